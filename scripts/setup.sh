@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Makes .venv from the lock, installs the sandbox's system packages where allowed, builds the sandbox's root file system.
+# Does only what is not done yet.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "setup: $*"; }
+fail() { printf '%s\n' "setup: $*" >&2; exit 1; }
+
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 12))' 2>/dev/null \
+  || fail "Python 3.12 or newer is needed, '$python' is $("$python" --version 2>&1); install it or set PYTHON=/path/to/python3.12"
+
+stamp=.venv/.drydock-setup
+wanted=$(cat requirements/*.txt pyproject.toml | sha256sum | cut -d' ' -f1)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+  say "Python environment (.venv)"
+  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  if command -v uv >/dev/null; then uv=uv; else
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+    uv=.venv/bin/uv
+  fi
+  "$uv" pip install --quiet --python .venv/bin/python --require-hashes -r requirements/dev.txt
+  "$uv" pip install --quiet --python .venv/bin/python --no-deps -e .
+  say "byte-compiling packages"
+  .venv/bin/python -m compileall -q -j 0 .venv/lib/python3*/site-packages >/dev/null 2>&1 || true
+  printf '%s\n' "$wanted" > "$stamp"
+fi
+
+packages="bubblewrap mmdebstrap uidmap"
+missing=""
+for pair in bwrap:bubblewrap mmdebstrap:mmdebstrap newuidmap:uidmap; do
+  command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
+done
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "system packages:$missing"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >/tmp/drydock-apt.log 2>&1 \
+      || say "apt-get failed (see /tmp/drydock-apt.log); run it by hand: apt-get install $packages"
+  else
+    say "the sandbox needs system packages; run: sudo apt-get install$missing"
+  fi
+fi
+
+if command -v bwrap >/dev/null && command -v mmdebstrap >/dev/null; then
+  .venv/bin/drydock sandbox build || say "the sandbox's root file system could not be built; see the message above"
+fi

@@ -1,0 +1,37 @@
+"""The `drydock` command. Each command group is a file; heavy imports happen in the command that needs them.
+
+A DrydockError ends the command with its message and no traceback: exit code 2 when the user can mend it, 1 otherwise.
+"""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from drydock.cli import demo, sandbox, service, train, trajectories
+from drydock.errors import Blame, DrydockError
+
+app = typer.Typer(
+    name="drydock",
+    help="Reinforcement-learning post-training of language models inside their own agent harness.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("train")(train.train)
+app.add_typer(demo.app, name="demo")
+app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(service.app, name="service")
+app.add_typer(trajectories.app, name="trajectories")
+
+
+def main() -> None:
+    """Entry point of the `drydock` script."""
+    try:
+        app()
+    except DrydockError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"error ({error.blame}): {error}", markup=False)
+        sys.exit(2 if error.blame is Blame.USER else 1)
+
+
+if __name__ == "__main__":
+    main()

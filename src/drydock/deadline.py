@@ -1,0 +1,23 @@
+"""A wait with a name and a limit.
+
+`async with deadline("the job to be running", 60):` raises `DeadlineExceeded` that says what was waited for. Only the
+time-out of this very block is translated; one that belongs to an outer or inner block passes through untouched.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from drydock.errors import DeadlineExceeded
+
+
+@asynccontextmanager
+async def deadline(waiting_for: str, seconds: float, hint: str = "") -> AsyncIterator[None]:
+    """Limit the block to `seconds`; `waiting_for` and `hint` make up the message of the DeadlineExceeded it raises."""
+    try:
+        async with asyncio.timeout(seconds) as scope:
+            yield
+    except TimeoutError as error:
+        if not scope.expired():
+            raise
+        raise DeadlineExceeded(waiting_for, seconds, hint) from error

@@ -1,0 +1,103 @@
+"""The parts of a sub-job's `training_config` and `inference_config` that the engines act on.
+
+The wire lets a client send keys for other back ends (reference/training-api.md, section 1.3), so unknown keys on the
+outer level pass; inside a block that is ours (`optimizer`, `mb_spec`) they are refused.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from drydock.errors import ConfigError
+
+MISSPELLING = 0.85
+
+
+class OptimizerConfig(BaseModel):
+    """AdamW (arXiv 1711.05101). Weight decay acts on matrices and embeddings, not on norms and biases."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "AdamW"
+    """Only AdamW (any spelling of its case)."""
+    lr: float = Field(default=1e-6, ge=0.0)
+    """Learning rate until a step names another."""
+    weight_decay: float = Field(default=0.01, ge=0.0)
+    """Decoupled weight decay."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of the first and second moment."""
+    eps: float = Field(default=1e-8, gt=0.0)
+    """Added to the denominator."""
+    fused: bool | None = None
+    """Accepted for the wire; the engine picks the fastest exact implementation itself."""
+
+    @field_validator("name")
+    @classmethod
+    def _only_adamw(cls, value: str) -> str:
+        if value.lower() not in ("adamw", "adam_w"):
+            raise ValueError("only AdamW is available")
+        return value
+
+
+class MicroBatchConfig(BaseModel):
+    """How a forward-backward call is cut into pieces that fit in memory."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_tokens_per_mb: int = Field(default=16_384, ge=1)
+    """Tokens computed at once, padding included. A longer row is computed alone."""
+
+
+class TrainingConfig(BaseModel):
+    """`training_config` of a training sub-job."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """The optimizer and its learning rate."""
+    gradient_clipping: float | None = Field(default=1.0, gt=0.0)
+    """Largest global gradient norm; None turns clipping off."""
+    max_seq_len: int | None = Field(default=None, ge=2)
+    """Longest row, in tokens; the model's own limit when None."""
+    mb_spec: MicroBatchConfig = MicroBatchConfig()
+    """Micro-batching."""
+    prefix_sharing: bool = True
+    """Compute a token prefix that rows have in common once. Exact; off only for comparison."""
+
+
+class InferenceConfig(BaseModel):
+    """`inference_config` of a sampling sub-job."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    max_seq_len: int | None = Field(default=None, ge=2)
+    """Longest prompt plus completion, in tokens; the model's own limit when None."""
+    max_running_rows: int = Field(default=64, ge=1)
+    """Requests decoded together."""
+    kv_cache_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of keys and values that running requests may hold (rows times the longest of them). None: what fits in
+    1 GiB, at most 131,072. A request that needs more than the limit runs alone."""
+    prefix_cache_tokens: int | None = Field(default=None, ge=0)
+    """Tokens of keys and values kept of finished requests; 0 turns the prefix cache off. None: what fits in
+    512 MiB, at most 65,536."""
+    max_prefill_tokens: int = Field(default=8_192, ge=1)
+    """Tokens prefilled at once, padding included. A longer prompt is prefilled in pieces."""
+
+
+def parse_settings[Settings: BaseModel](
+    model: type[Settings], values: Mapping[str, Any] | None, *, where: Literal["training_config", "inference_config"]
+) -> Settings:
+    """Validate; raises ConfigError naming the key. Keys whose value is None take the default."""
+    given = {key: value for key, value in (values or {}).items() if value is not None or key == "gradient_clipping"}
+    for key in given.keys() - model.model_fields.keys():
+        if nearest := get_close_matches(key, model.model_fields, n=1, cutoff=MISSPELLING):
+            raise ConfigError(f"{where}.{key} is unknown (did you mean {nearest[0]!r}?)")
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{where}.{'.'.join(map(str, e['loc']))}: {e['msg']} (got {e['input']!r})" for e in error.errors()
+        )
+        raise ConfigError(problems) from None

@@ -1,0 +1,41 @@
+"""What a user can set about the agent."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from drydock.harness.tool_schemas import TOOL_NAMES, check_tool_names
+
+
+class HarnessSettings(BaseModel):
+    """Settings of the OpenHands agent; plain data, written into Harbor's files, never a secret."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tools: tuple[str, ...] = TOOL_NAMES
+    """Tools offered to the model, in this order: terminal, task_tracker, finish."""
+
+    system_prompt_file: Path | None = None
+    """File with the system prompt; a name ending in .j2 is rendered by Jinja with `tools`. Default: a short one."""
+
+    max_turns: int = Field(default=30, ge=1)
+    """Assistant turns a rollout may take."""
+
+    command_timeout_s: float = Field(default=120.0, gt=0)
+    """Longest a single command may run in the sandbox, in seconds."""
+
+    max_output_chars: int = Field(default=10_000, ge=100)
+    """Characters of a command's output shown to the model; more is cut out of the middle."""
+
+    call_timeout_s: float = Field(default=600.0, gt=0)
+    """Longest the agent waits for one reply of the model, in seconds."""
+
+    transport: Literal["direct", "litellm"] = "direct"
+    """How chat calls are sent: straight to the proxy in this process, or through litellm and HTTP as the SDK ships it.
+    Requests and replies are the same; litellm takes about twice the driver's CPU per rollout."""
+
+    @field_validator("tools")
+    @classmethod
+    def _known_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return check_tool_names(names)

@@ -1,0 +1,6 @@
+"""The agent's tools, as the SDK's tool objects; names and schemas are in `drydock.harness.tool_schemas`."""
+
+from drydock.harness.tools.base import DriverTool
+from drydock.harness.tools.catalog import build_tools
+
+__all__ = ["DriverTool", "build_tools"]

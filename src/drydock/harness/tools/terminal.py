@@ -1,0 +1,37 @@
+"""The `terminal` tool: one shell command in the sandbox per call."""
+
+from typing import ClassVar
+
+from drydock.harness.sdk import Action, Observation
+from drydock.harness.shell import SandboxShell
+from drydock.harness.tools.base import DriverExecutor, DriverTool, description_of
+
+
+class SandboxCommandAction(Action):
+    command: str
+
+
+class SandboxCommandObservation(Observation):
+    pass
+
+
+class TerminalExecutor(DriverExecutor[SandboxCommandAction, SandboxCommandObservation]):
+    def __init__(self, shell: SandboxShell) -> None:
+        self._shell = shell
+
+    async def run(self, action: SandboxCommandAction) -> SandboxCommandObservation:
+        text, is_error = await self._shell.run(action.command)
+        return SandboxCommandObservation.from_text(text, is_error=is_error)
+
+
+class SandboxTerminalTool(DriverTool[SandboxCommandAction, SandboxCommandObservation]):
+    name: ClassVar[str] = "terminal"
+
+    @classmethod
+    def bound_to(cls, shell: SandboxShell) -> "SandboxTerminalTool":
+        return cls(
+            description=description_of(cls.name),
+            action_type=SandboxCommandAction,
+            observation_type=SandboxCommandObservation,
+            executor=TerminalExecutor(shell),
+        )

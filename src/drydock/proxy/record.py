@@ -1,0 +1,80 @@
+"""What a rollout's calls leave behind: turns as they were sampled, and training samples cut from them.
+
+Alignment is own-token throughout: entry i of `loss_mask` and `logprobs` belongs to `token_ids[i]`. Everything is plain
+JSON, and the audit recomputes from it alone that no trained token was re-tokenized.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RECORD = ConfigDict(extra="forbid")
+
+
+class TurnRecord(BaseModel):
+    """One sampled turn.
+
+    index: order in which the rollout's turns were recorded, from 0.
+    parent: index of the turn whose prompt and sampled ids this turn's prompt begins with; None when it has none.
+    prompt_length, prompt_sha256: number of prompt tokens and their hash (`drydock.proxy.token_hash`).
+    sampled_ids, logprobs: what the sampler emitted, stop token included; natural log, one each.
+    started_at: Unix time in seconds; seconds: how long sampling took.
+    branch: number of the branch, 0 for the first history; an extension keeps its parent's number.
+    """
+
+    model_config = RECORD
+
+    index: int
+    parent: int | None
+    prompt_length: int
+    prompt_sha256: str
+    sampled_ids: list[int]
+    logprobs: list[float]
+    policy_version: int | None
+    finish_reason: str
+    started_at: float
+    seconds: float
+    branch: int
+
+
+class LoggedTurn(TurnRecord):
+    """A line of a rollout's turn log: with `added_ids`, the prompt's tokens after the parent's, it can be replayed."""
+
+    rollout_id: str
+    added_ids: list[int]
+
+
+class LedgerSample(BaseModel):
+    """One training row: all tokens of one branch, from the first prompt to its last sampled turn.
+
+    loss_mask: 1 exactly on ids that were sampled here and that no earlier sample of the rollout has with mask 1.
+    logprobs: the sampler's, 0.0 where the mask is 0.
+    turn_indices: the turns whose tokens have mask 1, in order.
+    """
+
+    model_config = RECORD
+
+    token_ids: list[int]
+    loss_mask: list[int]
+    logprobs: list[float]
+    turn_indices: list[int]
+
+
+class RolloutRecord(BaseModel):
+    """Everything the proxy knows about one rollout.
+
+    branch_reasons: how often a request did not extend what was recorded, by reason (`drydock.proxy.branching`).
+    context_full: a prompt left no room for a token. late_calls: calls with the rollout's key after it was closed.
+    sampler_error: why sampling failed, if it did. messages: the last served conversation with its reply.
+    """
+
+    model_config = RECORD
+
+    rollout_id: str
+    samples: list[LedgerSample] = Field(default_factory=list)
+    turns: list[TurnRecord] = Field(default_factory=list)
+    branch_reasons: dict[str, int] = Field(default_factory=dict)
+    context_full: bool = False
+    late_calls: int = 0
+    sampler_error: str | None = None
+    messages: list[dict[str, Any]] = Field(default_factory=list)

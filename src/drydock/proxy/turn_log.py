@@ -1,0 +1,35 @@
+"""The file in which a rollout's turns are written down before their replies leave: one JSON line a turn."""
+
+from pathlib import Path
+from typing import TextIO
+
+from drydock.proxy.record import LoggedTurn
+
+
+class TurnLog:
+    """A JSONL file, made with its first line and owned by one rollout; without a path nothing is written."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether lines go anywhere."""
+        return self._path is not None
+
+    def append(self, turn: LoggedTurn) -> None:
+        """Write one line and hand it to the operating system; raises OSError."""
+        if self._path is None:
+            return
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8")
+        self._file.write(turn.model_dump_json() + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,72 @@
+"""What the terminal shows when a run has ended: the means, the token audit, and where everything is."""
+
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+from rich.table import Table
+
+from drydock.proxy.audit import TokenAudit
+from drydock.report.curve import RewardCurve
+from drydock.report.metrics import MetricsFile
+
+
+class RunPaths(Protocol):
+    """Where a run keeps what the summary names."""
+
+    @property
+    def root(self) -> Path: ...
+    @property
+    def metrics(self) -> Path: ...
+    @property
+    def log(self) -> Path: ...
+    @property
+    def graph_svg(self) -> Path: ...
+
+
+EDGE = 5
+
+
+def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None:
+    """Print the table of means, the audit's line and the paths."""
+    records = MetricsFile(paths.metrics).read()
+    curve = RewardCurve.from_metrics(records)
+    table = Table(title="mean reward", title_justify="left")
+    table.add_column("steps")
+    table.add_column("mean reward", justify="right")
+    for first, last, mean in curve.windows():
+        table.add_row(f"{first} to {last}", f"{mean:.3f}")
+    if len(curve.rewards) > EDGE:
+        table.add_section()
+        table.add_row(f"first {EDGE}", f"{curve.mean_of_first(EDGE):.3f}")
+        table.add_row(f"last {EDGE}", f"{curve.mean_of_last(EDGE):.3f}")
+    if curve.evaluations:
+        table.add_section()
+        for step, score in curve.evaluations:
+            table.add_row(f"evaluation at step {step}", f"{score:.3f}")
+    console.print(table)
+    masked = sum(record.get("rollouts/masked") or 0 for record in records)
+    graded = sum(record.get("rollouts/graded") or 0 for record in records)
+    console.print(f"rollouts: {graded} graded, {masked} masked{_causes(records)}", markup=False)
+    console.print(
+        f"tokens: {tokens.trained_tokens} trained, {tokens.retokenized_tokens} of them re-tokenized, "
+        f"{tokens.unrecorded_tokens} of them not in the sampler's record",
+        markup=False,
+    )
+    for name, path in (
+        ("curve", f"{paths.graph_svg} (and .png)"),
+        ("metrics", paths.metrics),
+        ("trajectories", paths.root / "trajectories"),
+        ("log", paths.log),
+    ):
+        console.print(f"{name + ':':<14}{path}", markup=False)
+
+
+def _causes(records: list[dict]) -> str:
+    causes: dict[str, int] = {}
+    for record in records:
+        for key, value in record.items():
+            if key.startswith("outcome/") and key != "outcome/graded":
+                name = key.removeprefix("outcome/")
+                causes[name] = causes.get(name, 0) + value
+    return f" ({', '.join(f'{name} {count}' for name, count in sorted(causes.items()))})" if causes else ""

@@ -1,0 +1,69 @@
+"""Many rollouts at once, a limited number at a time.
+
+Structured: `run` returns when every rollout it started is over, and a cancellation of `run` returns only after each of
+them has stopped its sandbox. A rollout never fails (see `run_rollout`), so one cannot take the others down; an error in
+`on_done` or in Drydock itself can, and then cancels the rest.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from drydock.proxy.server import ChatProxy
+from drydock.rollout.run import run_rollout
+from drydock.rollout.settings import RolloutSettings
+from drydock.rollout.spec import RolloutSpec
+from drydock.rollout.trajectory import Trajectory
+from drydock.rollout.trial_config import load_classes
+
+OnDone = Callable[[Trajectory], Awaitable[None] | None]
+
+
+class RolloutPool:
+    """Runs rollouts with one setting against one proxy, at most `concurrency` of them at the same time.
+
+    Raises UserError when the agent or the sandbox cannot be loaded or the agent refuses its settings.
+    """
+
+    def __init__(self, settings: RolloutSettings, proxy: ChatProxy, concurrency: int) -> None:
+        load_classes(settings)
+        self._settings = settings
+        self._proxy = proxy
+        self._slots = asyncio.Semaphore(concurrency)
+
+    async def run(
+        self, specs: Sequence[RolloutSpec], *, out_dir: Path | None = None, on_done: OnDone | None = None
+    ) -> list[Trajectory]:
+        """Run all of `specs` and return their trajectories in the same order.
+
+        on_done: called (and awaited, if it returns an awaitable) as soon as a rollout is over.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._one(spec, out_dir, on_done), name=f"rollout-{spec.rollout_id}")
+                    for spec in specs
+                ]
+        except* asyncio.CancelledError:
+            raise asyncio.CancelledError from None
+        return [task.result() for task in tasks]
+
+    async def _one(self, spec: RolloutSpec, out_dir: Path | None, on_done: OnDone | None) -> Trajectory:
+        async with self._slots:
+            trajectory = await run_rollout(spec, self._settings, self._proxy, out_dir)
+        if on_done is not None:
+            waiting = on_done(trajectory)
+            if waiting is not None:
+                await waiting
+        return trajectory
+
+
+def size_default_executor(concurrency: int) -> None:
+    """Give the running loop a thread pool that `concurrency` rollouts cannot exhaust; call it once at start.
+
+    Python's default is 4 threads more than there are processors, and Harbor, the SDK and sandboxes all wait in it.
+    """
+    threads = max(16, 2 * concurrency)
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="drydock")
+    asyncio.get_running_loop().set_default_executor(pool)

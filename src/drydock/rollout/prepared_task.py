@@ -1,0 +1,133 @@
+"""A task read once, for the many trials that a run makes of it.
+
+For every trial Harbor parses the task's files, checks each path against ignore rules several times, and hashes the
+whole directory twice. With short rollouts that is a third of the driver's work, and the answers are the same as long
+as the files are. So a task is prepared once per state of its directory (names, sizes and times of all files) and
+trials are made from that; a trial still gets a configuration of its own, because environments may change it.
+"""
+
+import copy
+import os
+import warnings
+from functools import cached_property
+from pathlib import Path
+
+from harbor.models.job.lock import TrialLock
+from harbor.models.task.file_filter import TaskFileFilter
+from harbor.models.task.task import Task
+from harbor.models.trial.config import TrialConfig
+from harbor.tasks.client import TaskDownloadResult
+from harbor.trial.multi_step import MultiStepTrial
+from harbor.trial.single_step import SingleStepTrial
+from harbor.trial.trial import Trial
+from harbor.utils.file_selection import FileSelection
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Relative path, size in bytes and modification time in ns of each file of a task."""
+
+
+class RememberingFilter(TaskFileFilter):
+    """Harbor's ignore rules with every answer kept."""
+
+    def __init__(self, task_dir: Path) -> None:
+        super().__init__(task_dir)
+        self._excluded: dict[Path, bool] = {}
+        self._selected: dict[Path, FileSelection] = {}
+
+    def is_excluded(self, path: Path) -> bool:
+        answer = self._excluded.get(path)
+        if answer is None:
+            answer = self._excluded[path] = super().is_excluded(path)
+        return answer
+
+    def select(self, source_dir: Path) -> FileSelection:
+        selection = self._selected.get(source_dir)
+        if selection is None:
+            selection = self._selected[source_dir] = super().select(source_dir)
+        return selection
+
+
+class PreparedTask(Task):
+    """Harbor's task with what trials ask of it worked out in advance."""
+
+    def __init__(self, task_dir: Path) -> None:
+        super().__init__(task_dir)
+        self.file_filter = RememberingFilter(self.task_dir)
+        self.lock: TrialLock | None = None
+        self.origin: PreparedTask = self
+        _ = self.checksum
+
+    @cached_property
+    def checksum(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return super().checksum
+
+    def for_one_trial(self) -> "PreparedTask":
+        """A task object that shares everything but its configuration, which environments may change."""
+        task = copy.copy(self)
+        task.config = self.config.model_copy(update={"environment": self.config.environment.model_copy()})
+        return task
+
+
+class _MadeFromPreparedTask(Trial):
+    """Harbor's trial with one lock a task instead of a newly hashed one a trial, and no lock file."""
+
+    task: PreparedTask
+
+    def _write_trial_lock(self) -> TrialLock:
+        origin = self.task.origin
+        if origin.lock is None:
+            origin.lock = super()._write_trial_lock()
+        return origin.lock
+
+
+class RolloutTrial(_MadeFromPreparedTask, SingleStepTrial):
+    """A trial of a task with one instruction."""
+
+
+class RolloutStepsTrial(_MadeFromPreparedTask, MultiStepTrial):
+    """A trial of a task in steps."""
+
+
+_prepared: dict[Path, tuple[Stamp, PreparedTask]] = {}
+
+
+def make_trial(config: TrialConfig) -> Trial:
+    """What `Trial.create` does for a local task, from the prepared task.
+
+    Raises what Harbor raises: OSError or ValueError for a task that is incomplete or malformed, ValueError for an
+    environment that cannot do what the task asks.
+    """
+    path = config.task.path
+    if path is None or not path.is_absolute():
+        path = config.task.get_local_path()
+    task = prepared_task(path).for_one_trial()
+    kind = RolloutStepsTrial if task.has_steps else RolloutTrial
+    download = TaskDownloadResult(path=path, download_time_sec=0.0, cached=True)
+    return kind(config, _task=task, _task_download_result=download)
+
+
+def prepared_task(path: Path) -> PreparedTask:
+    """The task in `path`, prepared again when any of its files has changed."""
+    stamp = _stamp(path)
+    known = _prepared.get(path)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    task = PreparedTask(path)
+    _prepared[path] = (stamp, task)
+    return task
+
+
+def _stamp(directory: Path) -> Stamp:
+    found: list[tuple[str, int, int]] = []
+    waiting = [os.fspath(directory)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    status = entry.stat()
+                    found.append((entry.path, status.st_size, status.st_mtime_ns))
+    return tuple(sorted(found))

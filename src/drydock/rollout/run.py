@@ -1,0 +1,75 @@
+"""One rollout: a proxy session, a Harbor trial, an outcome."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from drydock.harness.connections import Connection, offered
+from drydock.proxy.record import RolloutRecord
+from drydock.proxy.server import ChatProxy
+from drydock.rollout.in_process import answer_of
+from drydock.rollout.outcome import Outcome, Verdict, classify
+from drydock.rollout.settings import RolloutSettings
+from drydock.rollout.spec import RolloutSpec
+from drydock.rollout.trajectory import Trajectory
+from drydock.rollout.trial import TrialEnd, run_trial
+
+
+async def run_rollout(
+    spec: RolloutSpec, settings: RolloutSettings, proxy: ChatProxy, out_dir: Path | None = None
+) -> Trajectory:
+    """Run one attempt at one task and return what came of it; with `out_dir`, also write it there.
+
+    A rollout that fails in whatever way is a trajectory with the outcome that says so, never an exception. A
+    cancellation is raised on after everything the rollout started has been stopped and its trajectory written.
+    """
+    started = time.perf_counter()
+    session = proxy.open_rollout(spec.rollout_id)
+    end = TrialEnd()
+    cancelled = False
+    try:
+        with offered(spec.rollout_id, Connection(session.base_url, session.api_key, answer_of(session))):
+            end = await run_trial(spec, settings)
+    except asyncio.CancelledError:
+        cancelled = True
+        raise
+    finally:
+        record = await asyncio.shield(session.close())
+        if cancelled and out_dir is not None:
+            verdict = Verdict(Outcome.CANCELLED, error="the rollout was cancelled")
+            _trajectory(spec, end, record, verdict, started).write(out_dir)
+    verdict = classify(
+        failure=end.failure,
+        harness=end.harness,
+        rewards=end.rewards,
+        sampler_error=record.sampler_error,
+        context_full=record.context_full,
+        reward_key=settings.reward_key,
+        unsubmitted=settings.unsubmitted,
+    )
+    trajectory = _trajectory(spec, end, record, verdict, started)
+    if out_dir is not None:
+        await asyncio.to_thread(trajectory.write, out_dir)
+    return trajectory
+
+
+def _trajectory(
+    spec: RolloutSpec, end: TrialEnd, record: RolloutRecord, verdict: Verdict, started: float
+) -> Trajectory:
+    return Trajectory(
+        rollout_id=spec.rollout_id,
+        task=spec.task,
+        task_path=str(spec.task_path),
+        repetition=spec.repetition,
+        step=spec.step,
+        split=spec.split,
+        outcome=verdict.outcome,
+        blame=verdict.blame,
+        error=verdict.error,
+        reward=verdict.reward,
+        rewards=end.rewards or {},
+        submitted=end.harness.submitted if end.harness is not None else verdict.outcome is Outcome.GRADED,
+        turns=len(record.turns),
+        record=record,
+        timings={**end.timings, "total_s": round(time.perf_counter() - started, 4)},
+    )

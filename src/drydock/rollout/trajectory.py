@@ -1,0 +1,69 @@
+"""What a rollout leaves on disk: one JSON file with its outcome, reward and every token.
+
+`<task>_<repetition>.json` for a rollout that can be trained or at least ended by the policy's own doing;
+`<task>_<repetition>.error` with the same content for one that broke. Files are written whole or not at all.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from drydock.errors import Blame
+from drydock.proxy.record import RolloutRecord
+from drydock.rollout.outcome import Outcome
+
+
+class Trajectory(BaseModel):
+    """One rollout, complete.
+
+    reward: None when masked, never a stand-in 0. rewards: every number the verifier left.
+    submitted: the agent declared the task done. advantage: filled in once the group is complete.
+    error, blame: why an outcome other than `graded` came about and who has to act.
+    timings: seconds, by phase (`sandbox_s`, `agent_setup_s`, `agent_s`, `verifier_s`, `total_s`).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    rollout_id: str
+    task: str
+    task_path: str
+    repetition: int
+    step: int
+    split: Literal["train", "eval"]
+    outcome: Outcome
+    blame: Blame | None = None
+    error: str | None = None
+    reward: float | None = None
+    rewards: dict[str, float] = Field(default_factory=dict)
+    submitted: bool = False
+    turns: int = 0
+    advantage: float | None = None
+    record: RolloutRecord
+    timings: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def masked(self) -> bool:
+        """Whether the rollout has no reward and so takes no part in training, nor in its group's baseline."""
+        return self.reward is None
+
+    def write(self, directory: Path) -> Path:
+        """Write the file into `directory` (made if missing) and return its path; a second write replaces the first."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = path_for(directory, self.task, self.repetition, failed=self.outcome.is_failure)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_text(self.model_dump_json(), encoding="utf-8")
+        partial.replace(path)
+        path_for(directory, self.task, self.repetition, failed=not self.outcome.is_failure).unlink(missing_ok=True)
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "Trajectory":
+        return cls.model_validate_json(path.read_bytes())
+
+
+def path_for(directory: Path, task: str, repetition: int, *, failed: bool) -> Path:
+    """Where the trajectory of attempt `repetition` at `task` belongs."""
+    safe = "".join(character if character.isalnum() or character in "-_.~" else "-" for character in task)
+    return directory / f"{safe}_{repetition}{'.error' if failed else '.json'}"

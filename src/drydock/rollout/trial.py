@@ -1,0 +1,182 @@
+"""One Harbor trial from creation to the last trace of it removed.
+
+What Drydock adds to `Trial.run()`:
+
+* Everything that still runs in the sandbox when the agent is done is killed before the verifier starts, so that nothing
+  the agent left behind can touch the grading.
+* The verifier is not run for a rollout that will be masked anyway (failed, out of time, or never submitted).
+* One deadline over everything, on top of Harbor's deadlines for the phases.
+* A cancellation is passed to the trial once, which then stops its sandbox; further cancellations wait for that.
+* The trial's directory and its loggers are removed.
+"""
+
+import asyncio
+import atexit
+import logging
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from harbor.models.trial.result import TrialResult
+from harbor.trial.hooks import TrialEvent, TrialHookEvent
+from harbor.trial.trial import Trial
+from harbor.utils.logger import logger as harbor_logger
+
+from drydock.errors import ConfigError, HarnessError
+from drydock.harness.failures import SandboxCommandFailed
+from drydock.harness.result import End, HarnessResult
+from drydock.harness.settle import settle
+from drydock.rollout.outcome import Failure, Phase
+from drydock.rollout.prepared_task import make_trial
+from drydock.rollout.settings import RolloutSettings
+from drydock.rollout.spec import RolloutSpec
+from drydock.rollout.trial_config import trial_config
+from drydock.rollout.trial_phases import durations_s, first_failure, latest_phase
+
+log = logging.getLogger(__name__)
+
+# Harbor sets its logger to DEBUG and gives every trial a file; what matters is in the trial's result.
+harbor_logger.setLevel(logging.WARNING)
+
+OUTPUT_TAIL_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnd:
+    """What is left of a trial: its first failure, the agent's report, the verifier's rewards, and times.
+
+    verifier_output: the end of what the verifier printed, kept only when it left no reward.
+    """
+
+    failure: Failure | None = None
+    harness: HarnessResult | None = None
+    rewards: dict[str, float] | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+    verifier_output: str = ""
+
+
+async def run_trial(spec: RolloutSpec, settings: RolloutSettings) -> TrialEnd:
+    """Run the trial of `spec`; every failure is in the returned value, only CancelledError is raised."""
+    trials_dir = settings.work_dir or _temporary_trials_dir()
+    try:
+        trial = make_trial(trial_config(spec, settings, trials_dir))
+    except Exception as error:
+        shutil.rmtree(trials_dir / spec.rollout_id, ignore_errors=True)
+        _forget_loggers(spec.rollout_id)
+        phase = Phase.AGENT_SETUP if isinstance(error, ConfigError | HarnessError) else Phase.SANDBOX
+        return TrialEnd(failure=Failure(phase, type(error).__name__, str(error)))
+    trial.add_hook(TrialEvent.AGENT_END, _AgentEnd(trial, settings))
+    end: TrialEnd | None = None
+    try:
+        failure = await _run_to_deadline(trial, settings)
+        end = _read(trial, failure)
+        return end
+    finally:
+        failed = end is None or end.failure is not None
+        _forget_loggers(spec.rollout_id)
+        if settings.keep_trials == "never" or (settings.keep_trials == "failed" and not failed):
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, trials_dir / spec.rollout_id, ignore_errors=True))
+
+
+async def _run_to_deadline(trial: Trial, settings: RolloutSettings) -> Failure | None:
+    """Run the trial; return why it did not end by itself, if so."""
+    deadlines = settings.deadlines
+    task = asyncio.create_task(trial.run(), name=f"trial-{trial.config.trial_name}")
+    scope = asyncio.timeout(deadlines.overall_s)
+    try:
+        async with scope:
+            await asyncio.shield(task)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        phase = latest_phase(trial.result)
+        await _stop(task, deadlines.cleanup_s)
+        return Failure(phase, "DeadlineExceeded", f"the rollout took longer than {deadlines.overall_s:g} s")
+    except asyncio.CancelledError:
+        await _stop(task, deadlines.cleanup_s)
+        raise
+    except Exception as error:
+        return Failure(Phase.CLEANUP, type(error).__name__, str(error))
+    return None
+
+
+async def _stop(task: asyncio.Task[TrialResult], grace_s: float) -> None:
+    task.cancel()
+    if not await settle(task, grace_s):
+        log.error("%s could not be stopped within %g s; `drydock sandbox reap` removes what is left", task, grace_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentEnd:
+    """Harbor hook between the agent and everything that follows it."""
+
+    trial: Trial
+    settings: RolloutSettings
+
+    async def __call__(self, event: TrialHookEvent) -> None:
+        report = _report(self.trial.result)
+        if report is not None and not _worth_grading(report, self.settings):
+            self.trial.config.verifier.disable = True
+            return
+        kill = getattr(self.trial.agent_environment, "kill_processes", None)
+        if kill is None:
+            return
+        try:
+            async with asyncio.timeout(self.settings.deadlines.cleanup_s):
+                await kill()
+        except Exception as error:
+            self.trial.config.verifier.disable = True
+            raise SandboxCommandFailed(
+                f"the sandbox's processes could not be killed before grading: {error}"
+            ) from error
+
+
+def _worth_grading(report: HarnessResult, settings: RolloutSettings) -> bool:
+    if report.end in (End.FAILED, End.INTERRUPTED):
+        return False
+    return report.submitted or settings.unsubmitted == "grade"
+
+
+def _report(result: TrialResult) -> HarnessResult | None:
+    """The agent's own account; of the last step when the task has steps."""
+    contexts = [result.agent_result, *(step.agent_result for step in result.step_results or [])]
+    known = [context for context in contexts if context is not None]
+    return HarnessResult.from_metadata(known[-1].metadata) if known else None
+
+
+def _read(trial: Trial, failure: Failure | None) -> TrialEnd:
+    result = trial.result
+    rewards = result.verifier_result.rewards if result.verifier_result is not None else None
+    return TrialEnd(
+        failure=failure or first_failure(result),
+        harness=_report(result),
+        rewards={key: float(value) for key, value in rewards.items()} if rewards else None,
+        timings=durations_s(result),
+        verifier_output="" if rewards else _tail(trial.paths.test_stdout_path),
+    )
+
+
+def _tail(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")[-OUTPUT_TAIL_CHARS:].strip()
+    except OSError:
+        return ""
+
+
+@cache
+def _temporary_trials_dir() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="drydock-trials-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def _forget_loggers(rollout_id: str) -> None:
+    """Let go of the loggers that Harbor made for a trial, which Python would keep for the life of the process."""
+    known = logging.Logger.manager.loggerDict
+    gone = [known.pop(name) for name in list(known) if rollout_id in name]
+    for other in known.values():
+        if isinstance(other, logging.PlaceHolder):
+            for logger in gone:
+                other.loggerMap.pop(logger, None)  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -1,0 +1,76 @@
+"""From Drydock's settings to Harbor's trial configuration."""
+
+from pathlib import Path
+
+from harbor.models.environment_type import EnvironmentType
+from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig, VerifierConfig
+from harbor.utils.import_path import import_class
+
+from drydock.errors import ConfigError
+from drydock.rollout.settings import SANDBOXES, RolloutSettings
+from drydock.rollout.spec import RolloutSpec
+from drydock.rollout.task_limits import task_limits
+
+
+def trial_config(spec: RolloutSpec, settings: RolloutSettings, trials_dir: Path) -> TrialConfig:
+    """Describe the trial of `spec` to Harbor; it will keep its files in `trials_dir / spec.rollout_id`.
+
+    Raises TaskError for an unreadable task.toml and ConfigError for an unknown environment.
+    """
+    limits = task_limits(spec.task_path)
+    return TrialConfig(
+        task=TaskConfig(path=spec.task_path),
+        trial_name=spec.rollout_id,
+        trials_dir=trials_dir,
+        agent=_agent(spec, settings, limits.agent_limit_s(settings.deadlines)),
+        environment=_environment(settings),
+        verifier=VerifierConfig(max_timeout_sec=settings.deadlines.verifier_s),
+        environment_build_timeout_multiplier=limits.build_multiplier(settings.deadlines),
+    )
+
+
+def load_classes(settings: RolloutSettings) -> None:
+    """Import the agent and the environment, and let the agent check its settings.
+
+    Takes seconds the first time (the agent's SDK), so a driver does it in a thread while it waits for something else.
+    Raises ConfigError when a class cannot be imported, UserError when the agent refuses its settings.
+    """
+    for import_path, label in ((settings.agent, "agent"), (sandbox_class(settings), "sandbox")):
+        if ":" not in import_path:
+            continue
+        try:
+            loaded = import_class(import_path, label=label)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"the {label} {import_path} cannot be imported: {error}") from error
+        if label == "agent" and hasattr(loaded, "check_settings"):
+            loaded.check_settings(settings.agent_kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _agent(spec: RolloutSpec, settings: RolloutSettings, timeout_s: float) -> AgentConfig:
+    own_class = ":" in settings.agent
+    return AgentConfig(
+        name=None if own_class else settings.agent,
+        import_path=settings.agent if own_class else None,
+        override_timeout_sec=timeout_s,
+        override_setup_timeout_sec=settings.deadlines.agent_setup_s,
+        kwargs={**settings.agent_kwargs, "rollout_id": spec.rollout_id} if own_class else dict(settings.agent_kwargs),
+    )
+
+
+def sandbox_class(settings: RolloutSettings) -> str:
+    """`module:Class` of the environment, or its plain name when it is one of Harbor's."""
+    return SANDBOXES.get(settings.environment, settings.environment)
+
+
+def _environment(settings: RolloutSettings) -> EnvironmentConfig:
+    kwargs = dict(settings.environment_kwargs)
+    name = settings.environment
+    if name in SANDBOXES:
+        return EnvironmentConfig(import_path=SANDBOXES[name], kwargs={"auto_mounting": True, **kwargs})
+    if ":" in name:
+        return EnvironmentConfig(import_path=name, kwargs=kwargs)
+    try:
+        return EnvironmentConfig(type=EnvironmentType(name), kwargs=kwargs)
+    except ValueError:
+        known = ", ".join([*SANDBOXES, *(kind.value for kind in EnvironmentType)])
+        raise ConfigError(f"unknown sandbox {name!r}; give module:Class or one of: {known}") from None

@@ -1,0 +1,62 @@
+"""Reading the bodies of calls: JSON objects and octet streams."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from drydock.errors import WireError
+from drydock.service.problems import Refusal, field_errors
+from drydock.wire.frame import decode_frame
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """A JSON object; an empty body is an empty object. Raises Refusal 400."""
+    if not data.strip():
+        return {}
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise Refusal(400, f"the body is a JSON {type(value).__name__}, not an object")
+    return value
+
+
+def object_or_frame(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The object in a JSON body or a DSSST1 frame, and the frame's "op" object. Raises Refusal 400."""
+    if data[:1] == b"{":
+        return json_object(data), {}
+    try:
+        frame = decode_frame(data)
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
+    if not isinstance(frame.value, dict):
+        raise Refusal(400, f"the frame holds a {type(frame.value).__name__}, not an object")
+    return frame.value, frame.metadata
+
+
+def model[M: BaseModel](kind: type[M], value: Any) -> M:
+    """The value as a REST model. Raises Refusal 422 naming each field that is wrong."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise field_errors(error) from error
+
+
+def wants_tensors(metadata: dict[str, Any]) -> bool:
+    """Whether the frame's writer asked for DSSST1 results."""
+    options = metadata.get("response_options")
+    return isinstance(options, dict) and options.get("format") == "dssst1"
+
+
+def idempotency(request: Request, data: bytes) -> tuple[str | None, str | None]:
+    """The caller's Idempotency-Key, if any, and then the sha256 of path and body it belongs to."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None, None
+    if not 0 < len(key) <= 255:
+        raise Refusal(400, "Idempotency-Key: must have 1 to 255 characters")
+    return f"key:{key}", hashlib.sha256(request.url.path.encode() + b"\0" + data).hexdigest()

@@ -1,0 +1,60 @@
+"""Refusals: which HTTP status and body a call that cannot be served is answered with.
+
+The status decides whether the Cortex client tries again: it repeats 404, 409, 429 and 5xx up to ten times, so a
+refusal that cannot heal uses 400, 403, 410, 412, 422 or 501 (reference: training-api.md section 1.7). Unknown jobs
+and requests are the exception: the API says 404. Bodies are FastAPI's `{"detail": …}` with a `message` beside it.
+"""
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from drydock.errors import DrydockError, UserError, WireError
+
+
+class Refusal(Exception):
+    """A call that is answered with `status`; `detail` is a message or a structured object with one."""
+
+    def __init__(self, status: int, message: str, *, detail: Any = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.detail = detail if detail is not None else message
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON as Python's clients read it (NaN allowed, as in the API's own answers)."""
+    body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return Response(body, status, headers, media_type="application/json")
+
+
+def field_errors(error: ValidationError) -> Refusal:
+    """422 whose message names each offending field."""
+    items = [
+        {"loc": list(item["loc"]), "msg": item["msg"], "type": item["type"]}
+        for item in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    message = "; ".join(f"{'.'.join(str(part) for part in item['loc']) or 'body'}: {item['msg']}" for item in items)
+    return Refusal(422, message, detail=items)
+
+
+async def answer_refusal(_: Request, error: Exception) -> Response:
+    """Starlette's handler of Refusal."""
+    assert isinstance(error, Refusal)
+    return json_response({"message": str(error), "detail": error.detail}, error.status)
+
+
+async def answer_error(_: Request, error: Exception) -> Response:
+    """Starlette's handler of our own error tree: the caller's fault is 400, ours 500."""
+    assert isinstance(error, DrydockError)
+    status = 400 if isinstance(error, UserError | WireError) else 500
+    return json_response({"message": str(error), "detail": str(error), "error_type": type(error).__name__}, status)
+
+
+async def answer_bug(_: Request, error: Exception) -> Response:
+    """Starlette's handler of everything else; the traceback goes to the service's own log."""
+    message = f"internal error: {type(error).__name__}"
+    return json_response({"message": message, "detail": message}, 500)

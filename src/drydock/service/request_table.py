@@ -1,0 +1,298 @@
+"""Every data-plane request of the service: its status, its result, and who waits for it.
+
+A request lives in memory from its POST until it is both over and written; the store is written behind, at most
+`FLUSH_S` later in one transaction for all that changed, so that a small generate call never waits for the disk.
+Requests whose repetition would do harm (step, save, weight sync) are written before they are answered (`written`).
+A result with tensors is kept as a DSSST1 frame in a file beside the database, not in it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from drydock.errors import DrydockError
+from drydock.service import store as tables
+from drydock.service.problems import Refusal
+from drydock.service.result_files import ResultFiles
+from drydock.service.store import Row, Store
+from drydock.service.worker_group import OperationError, WorkerStopped
+from drydock.wire.status import RequestStatus, advance
+
+FLUSH_S = 0.05
+KEPT_IN_MEMORY = 1024
+"""Finished requests that are answered from memory; older ones are read from the store."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a request produced: a JSON object, or a frame whose value is that object with arrays in it."""
+
+    result: dict[str, Any] | None = None
+    frame: bytes | None = None
+
+
+@dataclass(slots=True, eq=False)
+class RequestRecord:
+    """One request.
+
+    wants_tensors: DSSST1 results were asked for. waiters: futures of held answers. claims: how often it was asked
+    for again, by poll or by key.
+    """
+
+    request_id: str
+    job_id: str
+    kind: str
+    created_at: float
+    updated_at: float
+    status: RequestStatus = RequestStatus.PENDING
+    idempotency_key: str | None = None
+    body_sha256: str | None = None
+    wants_tensors: bool = False
+    outcome: Outcome = field(default_factory=Outcome)
+    result_file: str | None = None
+    error: str | None = None
+    error_type: str | None = None
+    blame: str | None = None
+    waiters: set[asyncio.Future[None]] = field(default_factory=set)
+    claims: int = 0
+
+    def row(self) -> Row:
+        """The request's row in the store."""
+        return {
+            "request_id": self.request_id,
+            "job_id": self.job_id,
+            "kind": self.kind,
+            "status": self.status.value,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+            "idempotency_key": self.idempotency_key,
+            "body_sha256": self.body_sha256,
+            "wants_tensors": int(self.wants_tensors),
+            "result": self.outcome.result,
+            "result_file": self.result_file,
+            "error": self.error,
+            "error_type": self.error_type,
+            "blame": self.blame,
+        }
+
+    @classmethod
+    def from_row(cls, row: Row) -> "RequestRecord":
+        """The request in a row."""
+        fields = {**row, "status": RequestStatus(row["status"]), "wants_tensors": bool(row["wants_tensors"])}
+        return cls(**{key: value for key, value in fields.items() if key != "result"}, outcome=Outcome(row["result"]))
+
+
+class RequestTable:
+    """Opens, drives, finds and writes requests."""
+
+    def __init__(self, store: Store, results: ResultFiles) -> None:
+        self._store = store
+        self._results = results
+        self._records: dict[str, RequestRecord] = {}
+        self._keys: dict[str, dict[str, str]] = {}
+        self._dirty: dict[str, RequestRecord] = {}
+        self._wake = asyncio.Event()
+        self._flushing = asyncio.Lock()
+        self._flusher = asyncio.create_task(self._flush_forever(), name="request table writer")
+        self._work: set[asyncio.Task[None]] = set()
+        self._asides: set[asyncio.Task[None]] = set()
+        self._holds: set[asyncio.Future[None]] = set()
+        self._stopping = False
+
+    def open_job(self, job_id: str) -> None:
+        """From now on idempotency keys of this job are remembered in memory."""
+        self._keys[job_id] = {}
+
+    def close_job(self, job_id: str) -> None:
+        """Keys of a job that is over are looked up in the store."""
+        self._keys.pop(job_id, None)
+
+    def start(
+        self,
+        job_id: str,
+        kind: str,
+        work: Callable[[RequestRecord], Awaitable[Outcome]],
+        *,
+        idempotency_key: str | None = None,
+        body_sha256: str | None = None,
+        wants_tensors: bool = False,
+    ) -> RequestRecord:
+        """Opens a request and drives `work` to its end in a task of its own; calls start in the order made."""
+        now = time.time()
+        record = RequestRecord(
+            request_id=f"req_{uuid.uuid4().hex}",
+            job_id=job_id,
+            kind=kind,
+            created_at=now,
+            updated_at=now,
+            idempotency_key=idempotency_key,
+            body_sha256=body_sha256,
+            wants_tensors=wants_tensors,
+        )
+        self._records[record.request_id] = record
+        if idempotency_key is not None:
+            self._keys.setdefault(job_id, {})[idempotency_key] = record.request_id
+        self._changed(record)
+        _keep(self._work, asyncio.create_task(self._drive(record, work), name=f"{kind} {record.request_id}"))
+        return record
+
+    def afterwards(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs `work` beside the call that asked for it; it is dropped when the service stops."""
+        _keep(self._asides, asyncio.create_task(work()))
+
+    async def get(self, job_id: str, request_id: str) -> RequestRecord | None:
+        """The request, from memory or the store; None when the job has no such request."""
+        record = self._records.get(request_id)
+        if record is None:
+            row = await self._store.one(tables.requests, request_id=request_id)
+            record = RequestRecord.from_row(row) if row else None
+        if record is None or record.job_id != job_id:
+            return None
+        record.claims += 1
+        return record
+
+    async def find(self, job_id: str, idempotency_key: str | None, body_sha256: str | None) -> RequestRecord | None:
+        """The request that was made with this key. Raises Refusal when its body was another one."""
+        if idempotency_key is None:
+            return None
+        known = self._keys.get(job_id)
+        if known is not None:
+            request_id = known.get(idempotency_key)
+            record = await self.get(job_id, request_id) if request_id else None
+        else:
+            row = await self._store.one(tables.requests, job_id=job_id, idempotency_key=idempotency_key)
+            record = RequestRecord.from_row(row) if row else None
+        if record is not None and record.body_sha256 != body_sha256:
+            raise Refusal(422, f"Idempotency-Key {idempotency_key!r} was already used with another body")
+        return record
+
+    async def hold(self, record: RequestRecord, timeout_s: float, hold: asyncio.Future[None] | None = None) -> None:
+        """Returns when the request is over, `timeout_s` passed, the service stops, or `hold` is resolved."""
+        if record.status.terminal or self._stopping:
+            return
+        waiter = hold or asyncio.get_running_loop().create_future()
+        record.waiters.add(waiter)
+        self._holds.add(waiter)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await waiter
+        finally:
+            record.waiters.discard(waiter)
+            self._holds.discard(waiter)
+
+    async def written(self, record: RequestRecord) -> None:
+        """Returns when the request as it stands is in the store."""
+        if record.request_id in self._dirty:
+            await self._flush()
+
+    def read_frame(self, record: RequestRecord) -> bytes | None:
+        """The DSSST1 frame of a result with tensors (reads a file: call it off the event loop)."""
+        if record.outcome.frame is not None or record.result_file is None:
+            return record.outcome.frame
+        return self._results.read(record.result_file)
+
+    def release_holds(self) -> None:
+        """Answers every held call as it stands (the service is stopping)."""
+        self._stopping = True
+        for hold in list(self._holds):
+            _resolve(hold)
+
+    async def close(self) -> None:
+        """Waits for the requests' tasks (their workers are gone by now) and writes what is left."""
+        for aside in self._asides:
+            aside.cancel()
+        if self._work:
+            await asyncio.wait(self._work, timeout=5)
+        self._flusher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._flusher
+        await self._flush()
+
+    async def _drive(self, record: RequestRecord, work: Callable[[RequestRecord], Awaitable[Outcome]]) -> None:
+        record.status = advance(record.status, RequestStatus.RUNNING)
+        try:
+            record.outcome = await work(record)
+            status = RequestStatus.COMPLETED
+        except WorkerStopped as stopped:
+            status, record.error, record.error_type = RequestStatus.CANCELLED, str(stopped), "Cancelled"
+        except OperationError as error:
+            status = RequestStatus.CANCELLED if error.cancelled else RequestStatus.FAILED
+            record.error, record.error_type, record.blame = error.message, error.error_type, error.blame
+        except DrydockError as error:
+            status = RequestStatus.FAILED
+            record.error, record.error_type, record.blame = str(error), type(error).__name__, error.blame.value
+        except Exception as error:
+            logger.exception("request %s (%s) failed inside the service", record.request_id, record.kind)
+            status = RequestStatus.FAILED
+            record.error, record.error_type = f"internal error: {error!r}", type(error).__name__
+            record.blame = "infrastructure"
+        record.status = advance(record.status, status)
+        record.updated_at = time.time()
+        self._changed(record)
+        for waiter in record.waiters:
+            _resolve(waiter)
+
+    def _changed(self, record: RequestRecord) -> None:
+        self._dirty[record.request_id] = record
+        self._wake.set()
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(FLUSH_S)
+            try:
+                await self._flush()
+            except Exception:
+                logger.exception("writing requests to the store failed; trying again")
+                await asyncio.sleep(1.0)
+
+    async def _flush(self) -> None:
+        async with self._flushing:
+            self._wake.clear()
+            batch, self._dirty = self._dirty, {}
+            if not batch:
+                return
+            records = list(batch.values())
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, self._write_frames, records)
+                await self._store.put(tables.requests, [record.row() for record in records])
+            except BaseException:
+                self._dirty = {**batch, **self._dirty}
+                self._wake.set()
+                raise
+            for record in records:
+                if record.result_file is not None and record.outcome.frame is not None:
+                    record.outcome = Outcome(record.outcome.result)
+            self._evict()
+
+    def _write_frames(self, records: list[RequestRecord]) -> None:
+        for record in records:
+            frame = record.outcome.frame
+            if frame is not None and record.result_file is None:
+                record.result_file = self._results.write(record.request_id, frame)
+
+    def _evict(self) -> None:
+        surplus = len(self._records) - KEPT_IN_MEMORY
+        if surplus <= 0:
+            return
+        over = [r for r in self._records.values() if r.status.terminal and r.request_id not in self._dirty]
+        for record in over[:surplus]:
+            del self._records[record.request_id]
+
+
+def _keep(tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,123 @@
+"""The generic operation route: weight sync as a request to poll, the small ones answered inline."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from drydock.service import body, generation, logs, weight_sync
+from drydock.service.context import Service, service_of
+from drydock.service.gate import ROOT
+from drydock.service.job_view import SEGMENT_TYPES
+from drydock.service.launch import Work, launch
+from drydock.service.live_job import LiveJob
+from drydock.service.problems import Refusal, json_response
+from drydock.service.worker_group import OperationError, WorkerGroup
+from drydock.wire.rest import OperationBody, WeightSyncPayload
+
+router = APIRouter()
+
+RESET_TIMEOUT_S = 60.0
+CANCEL_TIMEOUT_S = 5.0
+
+
+@router.post(ROOT + "/{job_id}/operation")
+async def operation(request: Request, job_id: str) -> Response:
+    service = service_of(request)
+    parsed = body.model(OperationBody, body.json_object(await request.body()))
+    match parsed.operation_type:
+        case "weight-sync":
+            return await launch(request, job_id, "weight-sync", partial(_weight_sync, service, job_id))
+        case "reset-prefix-cache":
+            return json_response(await _reset_prefix_cache(service, job_id, parsed))
+        case "cancel-request":
+            return json_response(await _cancel_request(service, job_id, parsed))
+        case "tail-logs":
+            return json_response(await _tail_logs(service, job_id, parsed))
+        case other:
+            served = "weight-sync, reset-prefix-cache, cancel-request, tail-logs"
+            raise Refusal(501, f"operation_type: {other!r} is not served; served are {served}")
+
+
+async def _weight_sync(service: Service, job_id: str, data: bytes) -> Work:
+    parsed = body.model(OperationBody, body.json_object(data))
+    job = await service.jobs.require_running(job_id)
+    payload = body.model(WeightSyncPayload, parsed.payload or {})
+    source, targets = weight_sync.check(job, payload)
+    return partial(weight_sync.weight_sync, source, targets, service.settings.weights_dir)
+
+
+async def _reset_prefix_cache(service: Service, job_id: str, parsed: OperationBody) -> dict[str, Any]:
+    job = await service.jobs.require_running(job_id)
+    named = parsed.sub_job_id is not None or parsed.sub_job_type is not None
+    workers = [w for w in _targets(job, parsed) if w.spec.job_type == "sampling"] if named else job.sampling()
+    if not workers:
+        raise Refusal(400, "reset-prefix-cache: only sampling sub-jobs have a prefix cache")
+    timeout_s = (parsed.payload or {}).get("timeout_s", RESET_TIMEOUT_S)
+    if not isinstance(timeout_s, int | float) or not 0 < timeout_s <= 3600:
+        raise Refusal(422, f"payload.timeout_s: {timeout_s!r} is not between 0 and 3600 seconds")
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*(worker.call("reset-prefix-cache") for worker in workers))
+    except TimeoutError as error:
+        raise Refusal(504, f"reset-prefix-cache: running sequences took longer than {timeout_s:g} s") from error
+    except OperationError as error:
+        raise Refusal(500, f"reset-prefix-cache: {error.message}") from error
+    return {"reset": True, "sub_job_ids": [worker.spec.sub_job_id for worker in workers]}
+
+
+async def _cancel_request(service: Service, job_id: str, parsed: OperationBody) -> dict[str, Any]:
+    """Sampling is aborted; an operation that the trainer has begun or queued runs to its end."""
+    job = await service.jobs.require_running(job_id)
+    request_id = (parsed.payload or {}).get("request_id")
+    if not isinstance(request_id, str):
+        raise Refusal(422, "payload.request_id: missing")
+    record = await service.requests.get(job_id, request_id)
+    if record is None:
+        raise Refusal(404, f"job {job_id} has no request {request_id!r}")
+    if record.kind == "generate":
+        await generation.abort(job, request_id)
+        await service.requests.hold(record, CANCEL_TIMEOUT_S)
+    answer = {"request_id": request_id, "status": record.status.value, "cancelled": record.status == "cancelled"}
+    if not record.status.terminal:
+        answer["message"] = f"a {record.kind} request cannot be interrupted; it will run to its end"
+    return answer
+
+
+async def _tail_logs(service: Service, job_id: str, parsed: OperationBody) -> dict[str, Any]:
+    """Works for a job in any state, since its logs outlive it."""
+    view = await service.jobs.view(job_id)
+    chosen = [
+        sub["sub_job_id"]
+        for sub in view["sub_jobs"]
+        if parsed.sub_job_id in (None, sub["sub_job_id"]) and _job_type(parsed) in (None, sub["job_type"])
+    ]
+    if len(chosen) != 1:
+        names = ", ".join(sub["sub_job_id"] for sub in view["sub_jobs"])
+        raise Refusal(400, f"sub_job_id: name one sub-job whose log to read ({names})")
+    payload = parsed.payload or {}
+    cursor, max_lines = payload.get("cursor"), payload.get("max_lines")
+    if not isinstance(cursor, str | None) or not isinstance(max_lines, int | None):
+        raise Refusal(422, "payload: cursor is a string and max_lines an integer")
+    return await asyncio.to_thread(logs.tail, service.jobs.log_dir(chosen[0]), cursor, max_lines)
+
+
+def _job_type(parsed: OperationBody) -> str | None:
+    if parsed.sub_job_type is None:
+        return None
+    return SEGMENT_TYPES.get(parsed.sub_job_type.lower(), parsed.sub_job_type.lower())
+
+
+def _targets(job: LiveJob, parsed: OperationBody) -> list[WorkerGroup]:
+    wanted = _job_type(parsed)
+    found = [
+        worker
+        for name, worker in job.workers.items()
+        if parsed.sub_job_id in (None, name) and wanted in (None, worker.spec.job_type)
+    ]
+    if not found:
+        raise Refusal(400, f"sub_job_id: no sub-job of job {job.job_id} is {parsed.sub_job_id!r} of type {wanted!r}")
+    return found

@@ -1,0 +1,41 @@
+"""What a training service is told when it starts.
+
+Nothing here names a model or an engine: those come with each job. `state_dir` is the service's only memory; one
+service at a time may own it.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+MEBIBYTE = 1 << 20
+
+
+class ServiceSettings(BaseModel):
+    """Settings of one API process."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    state_dir: Path
+    """Folder of the database, the jobs' logs, results and checkpoints; made when missing."""
+    token: SecretStr | None = None
+    """Bearer token that every call but `/healthz` must carry. None: `serve` makes one, `create_app` checks none."""
+    sync_dir: Path | None = None
+    """Where weights stand while they are handed from trainer to sampler (default: `state_dir`/sync)."""
+    max_body_bytes: int = Field(default=62 * MEBIBYTE, ge=MEBIBYTE)
+    """Largest request body; a longer one is answered with 413."""
+    max_chunk_store_bytes: int = Field(default=4096 * MEBIBYTE, ge=MEBIBYTE)
+    """Most bytes that unfinished forward-backward uploads of one job may hold in memory."""
+    max_result_bytes: int = Field(default=4096 * MEBIBYTE, ge=0)
+    """Most bytes of results with tensors that are kept on disk; the oldest give way."""
+    max_wait_s: float = Field(default=600.0, gt=0)
+    """Longest time that an answer is held for `Prefer: wait`."""
+
+    @property
+    def weights_dir(self) -> Path:
+        """Where a weight sync puts its file."""
+        return self.sync_dir or self.state_dir / "sync"

@@ -1,0 +1,51 @@
+"""The frame in a POST of octets: whole, or joined from chunks.
+
+Hashing and copying of large bodies happen off the event loop.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from drydock.errors import WireError
+from drydock.service.chunk_groups import ChunkGroups
+from drydock.service.problems import Refusal
+from drydock.wire.chunks import Chunk, ChunkDescriptor, parse_chunk, reassemble
+
+SMALL_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A complete frame; `descriptor` is that of its last chunk, None for a bare one."""
+
+    frame: bytes
+    descriptor: ChunkDescriptor | None
+
+
+async def parse(data: bytes) -> Chunk:
+    """Reads one body. Raises Refusal 400."""
+    try:
+        return await asyncio.to_thread(parse_chunk, data) if len(data) > SMALL_BYTES else parse_chunk(data)
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
+
+
+async def join(chunk: Chunk, groups: ChunkGroups) -> Upload | None:
+    """The frame when this was its last chunk, None when more must come. Raises Refusal (400, 409, 429)."""
+    if chunk.descriptor is None:
+        return Upload(chunk.payload, None)
+    chunks = groups.add(chunk)
+    if chunks is None:
+        return None
+    try:
+        frame = await asyncio.to_thread(reassemble, chunks) if len(chunks) > 1 else reassemble(chunks)
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
+    return Upload(frame, chunk.descriptor)
+
+
+async def receive(data: bytes, groups: ChunkGroups) -> Upload | None:
+    """`parse` and `join` of a body that may also be JSON, which is never chunked."""
+    if data[:1] == b"{":
+        return Upload(data, None)
+    return await join(await parse(data), groups)

@@ -1,0 +1,304 @@
+"""What a run is: the configuration models of `drydock train`.
+
+Key names follow SkyRL and the published Arctic recipes where they have one, so that command lines carry over. Every
+model refuses unknown keys; `config_file.py` turns that refusal into a message with the nearest name. Nothing here
+reads the environment or the disk.
+"""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys are refused, attribute docstrings become the reference page."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+
+class ModelConfig(Section):
+    path: str = ""
+    """Hub id or local folder of a Hugging Face causal language model with tokenizer and chat template. Required."""
+
+
+class OptimizerConfig(Section):
+    lr: float = Field(default=1e-6, gt=0)
+    """Learning rate of AdamW."""
+
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled weight decay."""
+
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    """Exponential decay rates of AdamW's two moments."""
+
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this global norm."""
+
+    num_warmup_steps: int = Field(default=0, ge=0)
+    """Training steps over which the learning rate rises linearly to `lr`; constant afterwards."""
+
+
+class PolicyConfig(Section):
+    model: ModelConfig = ModelConfig()
+    optimizer_config: OptimizerConfig = OptimizerConfig()
+
+
+class AlgorithmConfig(Section):
+    policy_loss_type: Literal["gspo", "grpo"] = "gspo"
+    """`gspo`: one importance ratio a sequence (arXiv 2507.18071); `grpo`: one a token (arXiv 2402.03300)."""
+
+    eps_clip_low: float = Field(default=3e-4, gt=0)
+    """How far below 1 the importance ratio may fall before it is clipped. GSPO: 3e-4; GRPO: 0.2."""
+
+    eps_clip_high: float = Field(default=4e-4, gt=0)
+    """How far above 1 the importance ratio may rise before it is clipped. GSPO: 4e-4; GRPO: 0.2 to 0.28."""
+
+    loss_reduction: Literal["sequence_mean", "token_mean"] = "sequence_mean"
+    """`sequence_mean`: mean over tokens in a rollout, then over rollouts; `token_mean`: mean over all tokens (DAPO)."""
+
+    grpo_norm_by_std: bool = False
+    """Divide a group's advantages by their standard deviation (GRPO), or not (Dr.GRPO)."""
+
+
+class TrainerConfig(Section):
+    run_name: str = Field(default="drydock", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Name of the run: of its log file, its job's comment and its default folder."""
+
+    ckpt_path: Path | None = None
+    """The run's folder. Default: `runs/<run_name>`, or the environment variable CKPT_DIR."""
+
+    seed: int = Field(default=0, ge=0)
+    """Seeds the order of tasks, the sampling engine and the warm start's batches."""
+
+    max_training_steps: int | None = Field(default=None, gt=0)
+    """Steps to train. Default: as many as the task set allows in `epochs` passes."""
+
+    epochs: int = Field(default=1, gt=0)
+    """Passes over the task set."""
+
+    train_batch_size: int = Field(default=8, gt=0)
+    """Tasks a step."""
+
+    policy_mini_batch_size: int | None = Field(default=None, gt=0)
+    """Tasks an optimizer update. Default: all of the step's; must divide `train_batch_size`."""
+
+    eval_before_train: bool = False
+    """Evaluate before the first step."""
+
+    eval_after_train: bool = False
+    """Evaluate after the last step."""
+
+    eval_interval: int = Field(default=0, ge=0)
+    """Evaluate after every so many steps; 0: never."""
+
+    ckpt_interval: int = Field(default=0, ge=0)
+    """Save a resumable checkpoint after every so many steps; 0: never."""
+
+    save_final_checkpoint: bool = False
+    """Save the final weights as a Hugging Face folder, `checkpoints/step_<N>`."""
+
+    step_retries: int = Field(default=3, ge=0)
+    """How often a step whose rollouts all failed is tried again before the run stops."""
+
+    policy: PolicyConfig = PolicyConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+
+    @model_validator(mode="after")
+    def _mini_batch_divides(self) -> Self:
+        if self.policy_mini_batch_size and self.train_batch_size % self.policy_mini_batch_size:
+            raise ValueError(
+                f"policy_mini_batch_size ({self.policy_mini_batch_size}) must divide train_batch_size "
+                f"({self.train_batch_size})"
+            )
+        return self
+
+
+class SamplingConfig(Section):
+    max_generate_length: int = Field(default=8192, gt=0)
+    """Tokens sampled at most in one turn."""
+
+    temperature: float = Field(default=1.0, ge=0)
+    """Softmax temperature; 0 is greedy and for evaluation only."""
+
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling; 1 is off. Below 1 the recorded log-probs are those before truncation."""
+
+    top_k: int = Field(default=-1, ge=-1)
+    """Sample among the k most likely tokens; -1 is off."""
+
+
+class GeneratorConfig(Section):
+    n_samples_per_prompt: int = Field(default=8, gt=0)
+    """Rollouts of each task in a step: the group's size."""
+
+    eval_n_samples_per_prompt: int = Field(default=1, gt=0)
+    """Rollouts of each task in an evaluation."""
+
+    max_turns: int = Field(default=10, gt=0)
+    """Turns of the agent at most in one rollout."""
+
+    max_input_length: int = Field(default=40960, gt=0)
+    """Context of a rollout in tokens: prompt and everything sampled."""
+
+    num_parallel_generation_workers: int = Field(default=16, gt=0)
+    """Rollouts that run at the same time."""
+
+    unsubmitted: Literal["mask", "grade"] = "mask"
+    """A rollout that ran out of turns or context without submitting: leave it out, or train its verifier's reward."""
+
+    sampling_params: SamplingConfig = SamplingConfig()
+    eval_sampling_params: SamplingConfig | None = None
+    """Sampling in evaluations. Default: as in training."""
+
+
+class DataConfig(Section):
+    train: list[Path] = []
+    """Harbor task directories, or directories of them, to train on. Required."""
+
+    eval: list[Path] = []
+    """The same for evaluation. Default: the training tasks, with a warning."""
+
+    shuffle: bool = True
+    """Shuffle the training tasks, differently in each epoch."""
+
+
+class AgentConfig(Section):
+    import_path: str = "drydock.harness.openhands:OpenHandsAgent"
+    """Driver-side Harbor agent, `module:Class`."""
+
+    tools: list[str] = ["terminal", "task_tracker", "finish"]
+    """The agent's tools."""
+
+    system_prompt_file: Path | None = None
+    """Template of the system prompt. Default: the short one that ships with Drydock."""
+
+    transport: Literal["direct", "litellm"] = "direct"
+    """How the SDK's chat calls reach the proxy: one shared HTTP client, or the SDK's own litellm path (slower)."""
+
+    command_timeout_s: float = Field(default=30.0, gt=0)
+    """Limit of one shell command."""
+
+    max_output_chars: int = Field(default=16000, gt=0)
+    """What the agent sees of a command's output at most; the middle is cut."""
+
+
+class SandboxConfig(Section):
+    environment: str = "local"
+    """`local`, `host` (trusted tasks only), a name of Harbor's, or `module:Class`."""
+
+    kwargs: dict[str, object] = {}
+    """Keyword arguments of the environment."""
+
+    state_dir: Path | None = None
+    """Where sandboxes keep their files. Default: below the user's state directory."""
+
+
+class ServiceConfig(Section):
+    base_url: str | None = None
+    """Address of a running training service. Default: one is started on loopback for this run."""
+
+    database: str = "drydock"
+    """Database part of the service's path."""
+
+    schema_name: str = Field(default="PUBLIC", alias="schema")
+    """Schema part of the service's path."""
+
+    endpoint: str = "cortex-training"
+    """Endpoint part of the service's path."""
+
+    n_gpus_training: int = Field(default=1, gt=0)
+    """GPUs (CPU slots on a machine without) of the training sub-job."""
+
+    n_gpus_sampling: int = Field(default=1, gt=0)
+    """GPUs (CPU slots on a machine without) of the sampling sub-job."""
+
+    max_tokens_per_microbatch: int = Field(default=10240, gt=0)
+    """Token budget of one forward-backward pass."""
+
+    torch_threads_training: int | None = Field(default=None, gt=0)
+    """CPU threads of the training sub-job. Default: the service's choice."""
+
+    torch_threads_sampling: int | None = Field(default=None, gt=0)
+    """CPU threads of the sampling sub-job. Default: the service's choice."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
+
+
+class WarmStartStage(Section):
+    conversations: Path
+    """JSON Lines; each line `{"messages": [user, assistant, tool, …]}` without a system message (the run's is used)."""
+
+    steps: int = Field(gt=0)
+    """Optimizer steps of this stage."""
+
+    batch_size: int = Field(default=16, gt=0)
+    """Conversations a step."""
+
+    lr: float = Field(gt=0)
+    """Learning rate at the start of the stage."""
+
+    lr_final: float | None = Field(default=None, gt=0)
+    """Learning rate at its end, reached linearly. Default: constant."""
+
+
+class DeadlineConfig(Section):
+    service_start_s: float = Field(default=120.0, gt=0)
+    """The embedded service to answer."""
+
+    job_running_s: float = Field(default=1800.0, gt=0)
+    """The job to be placed, its models loaded."""
+
+    preflight_s: float = Field(default=300.0, gt=0)
+    """The first task to be built and graded by an agent that does nothing."""
+
+    sandbox_start_s: float = Field(default=600.0, gt=0)
+    """A rollout's sandbox to start, its image built if need be."""
+
+    agent_s: float = Field(default=1200.0, gt=0)
+    """The agent's part of a rollout. A task's own shorter limit wins."""
+
+    verifier_s: float = Field(default=600.0, gt=0)
+    """The verifier's part of a rollout. A task's own shorter limit wins."""
+
+    sampling_call_s: float = Field(default=600.0, gt=0)
+    """One turn to be sampled."""
+
+    forward_backward_s: float = Field(default=1800.0, gt=0)
+    """One forward-backward call."""
+
+    step_s: float = Field(default=600.0, gt=0)
+    """One optimizer step."""
+
+    weight_sync_s: float = Field(default=600.0, gt=0)
+    """New weights to be confirmed by the sampler."""
+
+    save_s: float = Field(default=1800.0, gt=0)
+    """A checkpoint to be written."""
+
+    shutdown_s: float = Field(default=15.0, gt=0)
+    """Everything to be stopped at the end, or after SIGINT or SIGTERM."""
+
+
+class RunConfig(Section):
+    """A whole run, as in a TOML file."""
+
+    trainer: TrainerConfig = TrainerConfig()
+    generator: GeneratorConfig = GeneratorConfig()
+    data: DataConfig = DataConfig()
+    agent: AgentConfig = AgentConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    service: ServiceConfig = ServiceConfig()
+    deadlines: DeadlineConfig = DeadlineConfig()
+    warm_start: list[WarmStartStage] = []
+    """Supervised fine-tuning before reinforcement learning, stage by stage, through the same API."""
+
+    @model_validator(mode="after")
+    def _required_values(self) -> Self:
+        if not self.trainer.policy.model.path:
+            raise ValueError("trainer.policy.model.path is required: a hub id or a local model folder")
+        if not self.data.train:
+            raise ValueError("data.train is required: Harbor task directories, or directories of them")
+        if self.generator.sampling_params.temperature == 0:
+            raise ValueError("generator.sampling_params.temperature is 0: greedy rollouts of a group are all alike")
+        return self

@@ -1,0 +1,166 @@
+"""Run configuration from a TOML file and `section.key=value` overrides.
+
+Paths in the file are relative to the file, paths on the command line to the working directory. An unknown key is a
+ConfigError that offers the nearest known one.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from drydock.errors import ConfigError
+from drydock.training.config import RunConfig
+
+PATH_KEYS = (
+    "data.train",
+    "data.eval",
+    "agent.system_prompt_file",
+    "trainer.ckpt_path",
+    "sandbox.state_dir",
+    "trainer.policy.model.path",
+)
+"""Keys whose relative paths are resolved; a model path only if such a folder exists (it may be a hub id)."""
+
+
+def load_run_config(file: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
+    """The validated configuration of a run.
+
+    Raises ConfigError for a missing or malformed file, a malformed override, an unknown key or an invalid value.
+    """
+    tree: dict[str, Any] = {}
+    if file is not None:
+        tree = _read_toml(file)
+        _resolve_paths(tree, file.resolve().parent)
+    given: dict[str, Any] = {}
+    for override in overrides:
+        key, value = parse_override(override)
+        _put(given, key, value)
+    _resolve_paths(given, Path.cwd())
+    _merge(tree, given)
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from None
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`section.key=value` as a dotted key and a TOML value; what is no TOML value is a string."""
+    key, separator, raw = text.partition("=")
+    key = key.strip().lstrip("+")
+    if not separator or not key or any(not part for part in key.split(".")):
+        raise ConfigError(f"cannot read the override {text!r}: write section.key=value, e.g. trainer.seed=1")
+    try:
+        return key, tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, {"null": None, "None": None, "True": True, "False": False}.get(raw, raw)
+
+
+def to_toml(config: RunConfig) -> str:
+    """The resolved configuration as TOML text that `load_run_config` reads back to an equal one."""
+    return tomli_w.dumps(config.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"no configuration file {file}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{file} is a directory: name the TOML file of the run") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}") from None
+
+
+def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
+    for dotted in PATH_KEYS:
+        *sections, key = dotted.split(".")
+        node: Any = tree
+        for section in sections:
+            node = node.get(section) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or node.get(key) is None:
+            continue
+        value = node[key]
+        if dotted == "trainer.policy.model.path":
+            if (base / str(value)).is_dir():
+                node[key] = str(base / str(value))
+        elif isinstance(value, str):
+            path = str(base / Path(value).expanduser())
+            node[key] = [path] if dotted.startswith("data.") else path
+        elif isinstance(value, list):
+            node[key] = [str(base / Path(str(item)).expanduser()) for item in value]
+    for stage in tree.get("warm_start", []):
+        if isinstance(stage, dict) and "conversations" in stage:
+            stage["conversations"] = str(base / Path(str(stage["conversations"])).expanduser())
+
+
+def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *sections, key = dotted.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+    tree[key] = value
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        elif isinstance(value, dict) and isinstance(base.get(key), list) and all(part.isdigit() for part in value):
+            for index, entry in value.items():
+                _merge_entry(key, base[key], int(index), entry)
+        else:
+            base[key] = value
+
+
+def _merge_entry(key: str, entries: list[Any], index: int, entry: Any) -> None:
+    if index >= len(entries):
+        raise ConfigError(f"{key}.{index}: there are only {len(entries)} entries in {key}, counted from 0")
+    if isinstance(entry, dict) and isinstance(entries[index], dict):
+        _merge(entries[index], entry)
+    else:
+        entries[index] = entry
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        location = ".".join(str(part) for part in problem["loc"]) or "configuration"
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"unknown key {location}{_nearest(location)}")
+        else:
+            lines.append(f"{location}: {problem['msg'].removeprefix('Value error, ')}")
+    return "; ".join(lines)
+
+
+def _nearest(location: str) -> str:
+    known = known_keys()
+    section, _, leaf = location.rpartition(".")
+    same_name = [key for key in known if key.rpartition(".")[2] == leaf]
+    close = difflib.get_close_matches(location, same_name, n=1, cutoff=0.0)
+    close = close or difflib.get_close_matches(location, known, n=1, cutoff=0.6)
+    if close:
+        return f": did you mean {close[0]}?"
+    siblings = sorted(key for key in known if key.startswith(f"{section}."))
+    return f" (known: {', '.join(siblings)})" if siblings else ""
+
+
+def known_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
+    """Every dotted key of the configuration, sections expanded."""
+    keys: list[str] = []
+    for name, field in model.model_fields.items():
+        dotted = f"{prefix}{field.alias or name}"
+        inner = section_model(field.annotation)
+        keys.extend(known_keys(inner, f"{dotted}.") if inner else [dotted])
+    return keys
+
+
+def section_model(annotation: Any) -> type[BaseModel] | None:
+    """The section a field holds, also behind `| None`; None where it holds a plain value or a list."""
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None

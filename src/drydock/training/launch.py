@@ -1,0 +1,177 @@
+"""From a configuration to a finished run: everything started in order, everything stopped in reverse.
+
+Nothing is created before the checks that can fail have passed: configuration, tasks, model files, sandbox, and the
+first task graded by an agent that does nothing. SIGINT and SIGTERM cancel the run; its job is cancelled and every
+process, mount and socket is gone before the exit, within `deadlines.shutdown_s` and a few seconds.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from drydock.client import TrainingClient
+from drydock.deadline import deadline
+from drydock.errors import ConfigError
+from drydock.report.progress import RunProgress
+from drydock.report.summary import print_summary
+from drydock.training.config import RunConfig
+from drydock.training.config_file import to_toml
+from drydock.training.plan import RunPlan, plan_run
+from drydock.training.run_folder import RunFolder
+from drydock.training.run_lock import driver_lock
+
+log = logging.getLogger(__name__)
+
+HARD_STOP_S = 19.0
+"""After a signal, the process ends at the latest after so many seconds, whatever still hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What the environment says and no file may: never part of the configuration, never logged."""
+
+    service_token: SecretStr | None = None
+
+
+def launch(config: RunConfig, secrets: Secrets, state_dir: Path, progress: RunProgress) -> int:
+    """Run to the end. Returns 0, or 128 + signal number when a signal stopped the run. Raises DrydockError."""
+    folder = RunFolder(config.trainer.ckpt_path or Path("runs") / config.trainer.run_name, config.trainer.run_name)
+    plan = plan_run(config)
+    for warning in plan.warnings:
+        progress.note(f"warning: {warning}")
+    with driver_lock(state_dir, folder.root), progress:
+        return asyncio.run(_stoppable(config, secrets, state_dir, plan, folder, progress))
+
+
+async def _stoppable(
+    config: RunConfig, secrets: Secrets, state_dir: Path, plan: RunPlan, folder: RunFolder, progress: RunProgress
+) -> int:
+    run = asyncio.create_task(_run(config, secrets, state_dir, plan, folder, progress), name="run")
+    received: list[signal.Signals] = []
+    watchdog: list[threading.Timer] = []
+
+    def stop(number: signal.Signals) -> None:
+        if received:
+            return
+        received.append(number)
+        progress.note(f"{number.name}: stopping the rollouts and cancelling the job")
+        timer = threading.Timer(HARD_STOP_S, os._exit, (128 + number,))
+        timer.daemon = True
+        timer.start()
+        watchdog.append(timer)
+        run.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await run
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        log.info("stopped by %s", received[0].name)
+        return 128 + received[0]
+    finally:
+        for timer in watchdog:
+            timer.cancel()
+    return 0
+
+
+async def _run(
+    config: RunConfig, secrets: Secrets, state_dir: Path, plan: RunPlan, folder: RunFolder, progress: RunProgress
+) -> None:
+    progress.waiting("the agent harness to be imported")
+    from drydock.proxy.template import ChatTemplate
+    from drydock.rollout.pool import size_default_executor
+    from drydock.training.session import RolloutSession, check_sandbox
+
+    size_default_executor(config.generator.num_parallel_generation_workers)
+    _check_model_folder(config.trainer.policy.model.path)
+    template = ChatTemplate.load(config.trainer.policy.model.path)
+    check_sandbox(config, state_dir, progress)
+    session = RolloutSession(config, plan, template, state_dir)
+    async with deadline("the first task to be graded by an agent that does nothing", config.deadlines.preflight_s):
+        progress.waiting(f"the preflight of task {plan.train_tasks[0].name}")
+        report = await session.preflight()
+    progress.note(f"preflight: {report}")
+    _open_folder(folder, config, progress)
+    try:
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(_service(config, secrets, folder, progress))
+            loop = await stack.enter_async_context(session.training_loop(client, folder, progress))
+            await loop.run()
+            tokens = loop.tokens
+            progress.waiting("everything to be stopped")
+        print_summary(folder, tokens, progress.console)
+    except asyncio.CancelledError:
+        log.warning("the run was stopped")
+        raise
+    except Exception:
+        log.exception("the run failed")
+        raise
+    finally:
+        folder.launcher_pid.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _service(
+    config: RunConfig, secrets: Secrets, folder: RunFolder, progress: RunProgress
+) -> AsyncIterator[TrainingClient]:
+    """A client of the configured service, or of one that is started for this run and stopped after it."""
+    if config.service.base_url:
+        async with _client(config, config.service.base_url, secrets.service_token) as client:
+            yield client
+        return
+    from drydock.service.embedded import EmbeddedService
+
+    progress.waiting("the embedded training service to start")
+    limit = config.deadlines.service_start_s
+    async with EmbeddedService(folder.service_state, start_timeout_s=limit) as service:
+        async with _client(config, service.base_url, service.token) as client:
+            yield client
+
+
+def _client(config: RunConfig, base_url: str, token: SecretStr | None) -> TrainingClient:
+    service = config.service
+    return TrainingClient(
+        base_url, token=token, database=service.database, schema=service.schema_name, endpoint=service.endpoint
+    )
+
+
+def _check_model_folder(path: str) -> None:
+    folder = Path(path)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ConfigError(f"trainer.policy.model.path: {folder} has no config.json; give a Hugging Face model folder")
+    if not folder.is_dir() and (folder.is_absolute() or path.startswith(".")):
+        raise ConfigError(f"trainer.policy.model.path: no such model folder: {folder}")
+
+
+def _open_folder(folder: RunFolder, config: RunConfig, progress: RunProgress) -> None:
+    """Make the run's folder; a folder with an earlier run in it is kept under another name."""
+    root = folder.root
+    if root.exists() and any(root.iterdir()):
+        number = 1
+        while (kept := root.with_name(f"{root.name}.{number}")).exists():
+            number += 1
+        root.rename(kept)
+        progress.note(f"the earlier run in {root} is kept as {kept}")
+    root.mkdir(parents=True, exist_ok=True)
+    folder.config.write_text(to_toml(config))
+    folder.launcher_pid.write_text(f"{os.getpid()}\n")
+    handler = logging.FileHandler(folder.log)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("drydock")
+    logger.setLevel(logging.INFO)
+    for old in logger.handlers[:]:
+        logger.removeHandler(old)
+        old.close()
+    logger.addHandler(handler)
+    logger.propagate = False

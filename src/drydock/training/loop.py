@@ -1,0 +1,164 @@
+"""The run: evaluate, warm-start, train step after step, evaluate again.
+
+The loop knows no process, port or signal: those belong to `launch.py`, which hands it a job, a rollout pool and a
+folder. It writes everything as it goes, so that a run that is stopped keeps all that it computed.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from drydock.proxy.audit import TokenAudit
+from drydock.proxy.template import ChatTemplate
+from drydock.report.curve import RewardCurve
+from drydock.report.metrics import MetricsFile
+from drydock.report.progress import RunProgress
+from drydock.report.reward_graph import draw_reward_graph
+from drydock.rollout.pool import RolloutPool
+from drydock.rollout.spec import RolloutSpec
+from drydock.rollout.trajectory import Trajectory
+from drydock.training.config import RunConfig
+from drydock.training.demonstrations import read_conversations, supervised_rows
+from drydock.training.evaluation import evaluation_metrics
+from drydock.training.plan import RunPlan
+from drydock.training.policy_job import PolicyJob
+from drydock.training.run_audit import audit_trajectories
+from drydock.training.run_folder import RunFolder, Split, copy_checkpoint
+from drydock.training.task_set import Task
+from drydock.training.train_step import train_step
+from drydock.training.warm_start import run_stage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TrainingLoop:
+    """One run's loop over a live job and rollout pool."""
+
+    config: RunConfig
+    plan: RunPlan
+    folder: RunFolder
+    job: PolicyJob
+    pool: RolloutPool
+    eval_pool: RolloutPool
+    template: ChatTemplate
+    system_prompt: str
+    tools: list[dict]
+    progress: RunProgress
+    tokens: TokenAudit = field(default_factory=TokenAudit)
+
+    async def run(self) -> None:
+        """The whole run; metrics, trajectories and the graph are on disk when it returns."""
+        trainer = self.config.trainer
+        await self._warm_start()
+        if trainer.eval_before_train:
+            await self._evaluate(0)
+        last = 0
+        for last, tasks in enumerate(self.plan.batches, start=1):
+            await self._train(last, tasks)
+            due = trainer.eval_interval and last % trainer.eval_interval == 0
+            if due and not (last == self.plan.steps and trainer.eval_after_train):
+                await self._evaluate(last)
+            if trainer.ckpt_interval and last % trainer.ckpt_interval == 0:
+                await self._save(last, "resumable")
+        if trainer.eval_after_train:
+            await self._evaluate(last)
+        if trainer.save_final_checkpoint:
+            await self._save(last, "weights-only")
+
+    async def _warm_start(self) -> None:
+        for number, stage in enumerate(self.config.warm_start, start=1):
+            name = f"warm start {number}, {stage.conversations.stem}"
+            self.progress.waiting(f"{name}: conversations to be tokenized")
+            conversations = read_conversations(stage.conversations)
+            rows = list(supervised_rows(conversations, self.template, self.system_prompt, self.tools))
+            started = time.monotonic()
+            with self.progress.counted(name, stage.steps) as counter:
+                seed = f"{self.config.trainer.seed}/{number}"
+                loss = await run_stage(stage, rows, self.job, seed, counter.advance)
+            seconds = time.monotonic() - started
+            self.progress.note(f"{name}: {stage.steps} steps in {seconds:.0f} s, loss {loss:.3f}")
+        if self.config.warm_start:
+            self.progress.waiting("the sampler to take the warm-started weights")
+            await self.job.sync()
+
+    async def _train(self, step: int, tasks: Sequence[Task]) -> None:
+        group = self.config.generator.n_samples_per_prompt
+
+        async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
+            total = len(tasks) * group
+            with self.progress.counted(f"step {step} of {self.plan.steps}: rollouts", total) as counter:
+                specs = self._specs(tasks, step, "train", group, attempt)
+                return await self.pool.run(specs, on_done=lambda _: counter.advance())
+
+        result = await train_step(tasks, step, self.job, self.config, rollouts)
+        self._write_trajectories(result.trajectories, step, "train")
+        audited = audit_trajectories(result.trajectories)
+        self.tokens += audited
+        metrics = result.metrics | {
+            "tokens/retokenized": audited.retokenized_tokens,
+            "tokens/unrecorded": audited.unrecorded_tokens,
+        }
+        MetricsFile(self.folder.metrics).write(step, metrics)
+        self._draw()
+        self.progress.note(_step_line(step, self.plan.steps, metrics))
+
+    async def _evaluate(self, step: int) -> None:
+        started = time.monotonic()
+        samples = self.config.generator.eval_n_samples_per_prompt
+        tasks = self.plan.eval_tasks
+        with self.progress.counted(f"evaluation at step {step}: rollouts", len(tasks) * samples) as counter:
+            specs = self._specs(tasks, step, "eval", samples, 0)
+            trajectories = await self.eval_pool.run(specs, on_done=lambda _: counter.advance())
+        self._write_trajectories(trajectories, step, "eval")
+        metrics = evaluation_metrics(trajectories, time.monotonic() - started)
+        MetricsFile(self.folder.metrics).write(step, metrics)
+        self._draw()
+        score = metrics["eval/all/avg_score"]
+        shown = "no rollout was graded" if score is None else f"mean score {score:.3f}"
+        self.progress.note(f"evaluation at step {step}: {shown} over {len(tasks)} tasks")
+
+    async def _save(self, step: int, checkpoint_type: str) -> None:
+        self.progress.waiting(f"the checkpoint of step {step} to be written")
+        saved = await self.job.save(checkpoint_type)
+        log.info("checkpoint of step %d: %s", step, saved.details)
+        source = Path(str(saved.details.get("checkpoint_path") or ""))
+        kept = saved.checkpoint_id
+        if source.is_dir() and source.is_absolute():
+            kept = str(copy_checkpoint(source, self.folder.checkpoint(step)))
+        self.progress.note(f"checkpoint of step {step}: {kept}")
+
+    def _specs(self, tasks: Sequence[Task], step: int, split: Split, samples: int, attempt: int) -> list[RolloutSpec]:
+        prefix = f"{self.config.trainer.run_name}-{split}-{step}" + (f"-try{attempt}" if attempt else "")
+        return [
+            RolloutSpec(
+                task=task.name,
+                task_path=task.path,
+                rollout_id=f"{prefix}-{task.name}-{repetition}",
+                step=step,
+                split=split,
+                repetition=repetition,
+            )
+            for task in tasks
+            for repetition in range(samples)
+        ]
+
+    def _write_trajectories(self, trajectories: Sequence[Trajectory], step: int, split: Split) -> None:
+        folder = self.folder.trajectories(step, split)
+        for trajectory in trajectories:
+            trajectory.write(folder)
+
+    def _draw(self) -> None:
+        curve = RewardCurve.from_metrics(MetricsFile(self.folder.metrics).read())
+        draw_reward_graph(curve, self.config.trainer.run_name, self.folder.graph_svg, self.folder.graph_png)
+
+
+def _step_line(step: int, steps: int, metrics: dict) -> str:
+    reward = metrics["reward/avg_raw_reward"]
+    return (
+        f"step {step:>3} of {steps}  reward {reward:.3f}  graded {metrics['rollouts/graded']}"
+        f"  masked {metrics['rollouts/masked']}  mismatch {metrics.get('mismatch/logprob_diff_max', float('nan')):.1e}"
+        f"  {metrics['timing/generate']:.1f} + {metrics['timing/train_critic_and_policy']:.1f} s"
+    )

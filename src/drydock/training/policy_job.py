@@ -1,0 +1,125 @@
+"""The run's job on the training service: the policy as the loop sees it.
+
+Owns the job: created on entry, cancelled on exit whatever happened. After each weight sync the sampler must confirm
+the version that the optimizer reached, else the run stops: a rollout from a policy nobody knows is worth nothing.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drydock.client import SaveResult, TrainingClient
+from drydock.deadline import deadline
+from drydock.errors import DrydockError, JobFailed
+from drydock.training.config import RunConfig
+from drydock.wire.rest import JobCreate
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class PolicyJob:
+    """version: optimizer steps taken so far; after `sync` the sampler has confirmed it as its policy version."""
+
+    client: TrainingClient
+    job_id: str
+    training_sub_job: str
+    sampling_sub_job: str
+    config: RunConfig
+    version: int = 0
+
+    async def forward_backward(self, batch: dict[str, Any]) -> dict[str, float]:
+        """Accumulate gradients of one batch; the call's metrics."""
+        limit = self.config.deadlines.forward_backward_s
+        result = await self.client.forward_backward(self.job_id, batch, deadline_s=limit)
+        return {"loss": result.avg_loss, **result.metrics}
+
+    async def step(self, learning_rate: float) -> dict[str, float]:
+        """One optimizer step; its metrics, the gradient's norm among them."""
+        result = await self.client.step(self.job_id, learning_rate, deadline_s=self.config.deadlines.step_s)
+        self.version = result.global_steps
+        return dict(result.metrics)
+
+    async def sync(self) -> str | None:
+        """Send the weights to the sampler; the fingerprint that both sides agree on, where the service reports one."""
+        result = await self.client.weight_sync(
+            self.job_id,
+            self.training_sub_job,
+            [self.sampling_sub_job],
+            deadline_s=self.config.deadlines.weight_sync_s,
+        )
+        if result.policy_version not in (self.version, None):
+            raise JobFailed(
+                f"the sampler of job {self.job_id} confirms policy version {result.policy_version}, "
+                f"expected {self.version}: another client may be training this job"
+            )
+        return result.fingerprint
+
+    async def save(self, checkpoint_type: str) -> SaveResult:
+        """Save a checkpoint; where it is."""
+        limit = self.config.deadlines.save_s
+        return await self.client.save(self.job_id, checkpoint_type=checkpoint_type, deadline_s=limit)
+
+
+def job_request(config: RunConfig, comment: str) -> JobCreate:
+    """The job's creation body: one training and one sampling sub-job of the same model."""
+    optimizer = config.trainer.policy.optimizer_config
+    context = config.generator.max_input_length
+    training: dict[str, Any] = {
+        "optimizer": {
+            "name": "AdamW",
+            "lr": optimizer.lr,
+            "weight_decay": optimizer.weight_decay,
+            "betas": list(optimizer.adam_betas),
+        },
+        "max_seq_len": context,
+        "train_batch_size": config.trainer.train_batch_size * config.generator.n_samples_per_prompt,
+        "n_gpus": config.service.n_gpus_training,
+        "gradient_clipping": optimizer.max_grad_norm,
+        "mb_spec": {"max_tokens_per_mb": config.service.max_tokens_per_microbatch},
+    }
+    inference: dict[str, Any] = {"max_seq_len": context, "n_gpus": config.service.n_gpus_sampling}
+    if config.service.torch_threads_training:
+        training["torch_threads"] = config.service.torch_threads_training
+    if config.service.torch_threads_sampling:
+        inference["torch_threads"] = config.service.torch_threads_sampling
+    model = {"model_name": config.trainer.policy.model.path, "seed": config.trainer.seed}
+    return JobCreate.model_validate(
+        {
+            "experiment_name": config.trainer.run_name,
+            "comment": comment,
+            "sub_job_configs": [
+                {"job_type": "training", **model, "training_config": training},
+                {"job_type": "sampling", **model, "inference_config": inference},
+            ],
+        }
+    )
+
+
+@asynccontextmanager
+async def policy_job(
+    client: TrainingClient, config: RunConfig, job_id_file: Path, waiting: Callable[[str], None]
+) -> AsyncIterator[PolicyJob]:
+    """Create the job, wait until it runs, and cancel it on exit. `waiting` is told what is waited for."""
+    waiting("the training service to accept the job")
+    job = await client.create_job(job_request(config, comment=config.trainer.run_name))
+    job_id_file.write_text(job.job_id + "\n")
+    try:
+        waiting(f"job {job.job_id} to load its models")
+        job = await client.wait_for_job(job.job_id, deadline_s=config.deadlines.job_running_s)
+        by_type = {sub_job.job_type: sub_job.sub_job_id for sub_job in job.sub_jobs}
+        yield PolicyJob(client, job.job_id, by_type["training"], by_type["sampling"], config)
+    finally:
+        await _cancel(client, job.job_id, config.deadlines.shutdown_s)
+
+
+async def _cancel(client: TrainingClient, job_id: str, limit_s: float) -> None:
+    try:
+        async with deadline(f"job {job_id} to be cancelled", limit_s):
+            await client.cancel_job(job_id)
+        log.info("job %s cancelled", job_id)
+    except DrydockError as error:
+        log.error("job %s could not be cancelled, cancel it by hand: %s", job_id, error)

@@ -1,0 +1,61 @@
+"""Drives a ledger by hand: what the sampler says is given as text or as ids."""
+
+import itertools
+from typing import Any
+
+from drydock.proxy.ledger import Ledger, Prompt
+from drydock.proxy.messages import Message, parse_message
+from drydock.proxy.parsers import HermesParser
+from drydock.proxy.record import TurnRecord
+from drydock.proxy.reply import assistant_message
+from drydock.proxy.sampler import SampledTurn
+from drydock.proxy.template import ChatTemplate
+
+
+class LedgerDriver:
+    """A ledger with a counter for tool-call ids; `turns` are the records of what it was told."""
+
+    def __init__(self, template: ChatTemplate) -> None:
+        self.template = template
+        self.ledger = Ledger(template)
+        self.turns: list[TurnRecord] = []
+        self._numbers = itertools.count(1)
+
+    def extend(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> Prompt:
+        """Place a request."""
+        return self.ledger.extend(read(messages), tools)
+
+    def answer(self, prompt: Prompt, text: str, *, ids: list[int] | None = None, ended: bool = True) -> dict[str, Any]:
+        """Record `text` (as `ids`, if given) as the sampled turn; returns the assistant message for the agent."""
+        sampled = self.template.encode(text) if ids is None else ids
+        sampled = (*sampled, self.template.turn_end_id) if ended else tuple(sampled)
+        turn = SampledTurn(sampled, (-0.5,) * len(sampled), 0, "stop" if ended else "length", text)
+        reply = HermesParser().parse(self.template.turn_text(sampled), lambda: f"call_{next(self._numbers)}")
+        index = self.ledger.record(prompt, turn, reply)
+        segment = prompt.segment
+        self.turns.append(
+            TurnRecord(
+                index=index,
+                parent=segment.parent.index if segment.parent else None,
+                prompt_length=segment.prompt_length,
+                prompt_sha256=segment.prompt_hash.hex,
+                sampled_ids=list(sampled),
+                logprobs=list(turn.logprobs),
+                policy_version=0,
+                finish_reason=turn.finish_reason,
+                started_at=0.0,
+                seconds=0.0,
+                branch=segment.branch,
+            )
+        )
+        return assistant_message(reply)
+
+    def turn(self, messages: list[dict[str, Any]], text: str, **how: Any) -> tuple[Prompt, dict[str, Any]]:
+        """Place a request and answer it."""
+        prompt = self.extend(messages)
+        return prompt, self.answer(prompt, text, **how)
+
+
+def read(messages: list[dict[str, Any]]) -> tuple[Message, ...]:
+    """Messages as the proxy reads them."""
+    return tuple(parse_message(message, place) for place, message in enumerate(messages))

@@ -1,0 +1,108 @@
+"""Both engines on architectures that differ where it matters to them: positions, windows, masks, caches."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from builders.train_batch import grouped_rows, request_of
+from torch import Tensor
+
+from drydock.engine.sampling import TorchSamplingEngine
+from drydock.engine.training import TrainingEngine
+from drydock.errors import EngineError
+from drydock.wire.rest import SamplingParams
+
+SIZES = {
+    "vocab_size": 400,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "bos_token_id": None,
+    "eos_token_id": 395,
+    "pad_token_id": 393,
+}
+ATTENTION = {
+    "llama": lambda: transformers.LlamaConfig(**SIZES),
+    "one window (Mistral)": lambda: transformers.MistralConfig(**SIZES, sliding_window=24),
+    "mixed windows (Gemma 3)": lambda: transformers.Gemma3TextConfig(
+        **SIZES, head_dim=8, sliding_window=24, layer_types=["sliding_attention", "full_attention"]
+    ),
+    "softcap, eager (Gemma 2)": lambda: transformers.Gemma2Config(
+        **SIZES, head_dim=8, sliding_window=24, query_pre_attn_scalar=8
+    ),
+    "sinks (gpt-oss)": lambda: transformers.GptOssConfig(**SIZES, head_dim=8, num_local_experts=4, sliding_window=24),
+    "learned positions (GPT-2)": lambda: transformers.GPT2Config(
+        vocab_size=400, n_positions=512, n_embd=32, n_layer=2, n_head=4, bos_token_id=None, eos_token_id=395
+    ),
+}
+LINEAR = transformers.MambaConfig(vocab_size=400, hidden_size=32, num_hidden_layers=2)
+ALIBI = transformers.BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4)
+
+
+def folder_of(config: transformers.PreTrainedConfig, tiny_model: str, folder: Path) -> str:
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter.normal_(std=0.15)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(Path(tiny_model) / name, folder)
+    return str(folder)
+
+
+def gradient(engine: TrainingEngine) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("name", list(ATTENTION))
+def test_attention_of_any_kind_trains_with_shared_prefixes_and_samples_exactly(
+    name: str, tiny_model: str, tmp_path: Path
+):
+    folder = folder_of(ATTENTION[name](), tiny_model, tmp_path)
+    rows = grouped_rows(np.random.default_rng(0), groups=2, group_size=5, system=90, prompt=90, response=40)
+    request = request_of(rows, loss_fn="causal_cross_entropy", post=["compute_logprobs"])
+    shared, plain = TrainingEngine(folder, {}), TrainingEngine(folder, {"prefix_sharing": False})
+    results = [engine.forward_backward(request) for engine in (shared, plain)]
+    assert shared.prefix_sharing_off_because is None
+    assert results[0]["metrics"]["prefix_sharing/computed_tokens"] < 0.5 * sum(len(ids) for ids, _ in rows)
+    ours, theirs = (result["post_process_outputs"]["logprobs"] for result in results)
+    assert np.abs(ours - theirs).max() < 2e-5
+    assert (gradient(shared) - gradient(plain)).abs().max() < 1e-5 * gradient(plain).abs().max()
+
+    sampler = TorchSamplingEngine(folder, {"max_running_rows": 3})
+    prompts = {str(i): ids[: 60 + 17 * i] for i, (ids, _) in enumerate(rows[:5])}
+    for key, prompt in prompts.items():
+        sampler.submit(key, prompt, SamplingParams(max_tokens=8 + int(key), ignore_eos=True))
+    while sampler.has_work:
+        for result in sampler.step():
+            ids = torch.tensor([prompts[result.request_id] + result.token_ids])
+            with torch.no_grad():
+                logprobs = shared.model(input_ids=ids, use_cache=False).logits[0].log_softmax(-1)
+            first = len(prompts[result.request_id])
+            expected = logprobs[first - 1 : -1].gather(1, ids[0, first:, None])[:, 0].numpy()
+            assert np.abs(np.asarray(result.logprobs) - expected).max() < 1e-4
+    assert sampler.stats["cached_tokens"] > 0
+
+
+def test_a_cache_without_keys_trains_unshared_and_says_so(tiny_model: str, tmp_path: Path):
+    engine = TrainingEngine(folder_of(LINEAR, tiny_model, tmp_path), {})
+    rows = grouped_rows(np.random.default_rng(0), groups=1, group_size=3, system=90, prompt=9, response=5)
+    metrics = engine.forward_backward(request_of(rows))["metrics"]
+    assert metrics["prefix_sharing/off/cache_layer_LinearAttentionLayer"] == 1
+    assert metrics["prefix_sharing/computed_tokens"] >= metrics["prefix_sharing/row_tokens"]
+
+
+@pytest.mark.parametrize("config", [LINEAR, ALIBI], ids=["linear", "alibi"])
+def test_what_the_sampling_engine_cannot_serve_exactly_it_refuses(
+    config: transformers.PreTrainedConfig, tiny_model: str, tmp_path: Path
+):
+    with pytest.raises(EngineError, match=r"torch sampling engine|slot cache"):
+        TorchSamplingEngine(folder_of(config, tiny_model, tmp_path), {})

@@ -1,0 +1,158 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from drydock.errors import EngineError, UserError, WorkerLost
+from drydock.service import request_table as module
+from drydock.service import store as tables
+from drydock.service.problems import Refusal
+from drydock.service.request_table import Outcome, RequestRecord, RequestTable
+from drydock.service.request_view import request_state
+from drydock.service.result_files import ResultFiles
+from drydock.service.store import Store
+from drydock.service.worker_group import WorkerStopped
+from drydock.wire.frame import encode_frame
+from drydock.wire.status import RequestStatus
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = await Store.open(tmp_path / "requests.sqlite")
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture
+async def table(store: Store, tmp_path: Path) -> AsyncIterator[RequestTable]:
+    made = RequestTable(store, ResultFiles(tmp_path / "results", 10_000))
+    made.open_job("j")
+    yield made
+    await made.close()
+
+
+async def at_once(record: RequestRecord) -> Outcome:
+    return Outcome({"kind": record.kind})
+
+
+async def test_a_finished_request_is_in_the_store_soon_and_found_there(table: RequestTable, store: Store):
+    record = table.start("j", "step", at_once, idempotency_key="k", body_sha256="s")
+    await table.hold(record, 5)
+    assert record.status is RequestStatus.COMPLETED
+    await asyncio.sleep(4 * module.FLUSH_S)
+    row = await store.one(tables.requests, request_id=record.request_id)
+    assert row is not None
+    assert (row["status"], row["result"]) == ("completed", {"kind": "step"})
+    table.close_job("j")
+    again = RequestRecord.from_row(row)
+    assert (again.outcome, again.idempotency_key) == (record.outcome, "k")
+    found = await table.find("j", "k", "s")
+    assert found is not None
+    assert found.request_id == record.request_id
+    with pytest.raises(Refusal, match="another body"):
+        await table.find("j", "k", "other")
+    assert await table.find("j", "unused", "s") is None
+    assert await table.get("other job", record.request_id) is None
+
+
+async def test_written_does_not_wait_for_the_next_flush(
+    table: RequestTable, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "FLUSH_S", 60)
+    go = asyncio.Event()
+
+    async def work(_: RequestRecord) -> Outcome:
+        await go.wait()
+        return Outcome({})
+
+    record = table.start("j", "step", work)
+    await asyncio.wait_for(table.written(record), 5)
+    row = await store.one(tables.requests, request_id=record.request_id)
+    assert row is not None
+    assert row["status"] == "running"
+    go.set()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "error_type", "blame"),
+    [
+        (EngineError("no"), "failed", "EngineError", "model"),
+        (UserError("no"), "failed", "UserError", "user"),
+        (WorkerLost("no"), "failed", "WorkerLost", "infrastructure"),
+        (WorkerStopped("no"), "cancelled", "Cancelled", None),
+        (KeyError("no"), "failed", "KeyError", "infrastructure"),
+    ],
+)
+async def test_what_the_work_raises_is_the_requests_end(
+    table: RequestTable, error: Exception, status: str, error_type: str, blame: str | None
+):
+    async def work(_: RequestRecord) -> Outcome:
+        raise error
+
+    record = table.start("j", "step", work)
+    await table.hold(record, 5)
+    state = await request_state(table, record, None, None)
+    assert (state["status"], state["error_type"], state["blame"]) == (status, error_type, blame)
+    assert "no" in state["error"]
+    assert "result" not in state
+
+
+async def test_holds_end_by_time_by_the_request_or_when_the_service_stops(table: RequestTable):
+    go = asyncio.Event()
+
+    async def work(_: RequestRecord) -> Outcome:
+        await go.wait()
+        return Outcome({})
+
+    record = table.start("j", "step", work)
+    started = time.monotonic()
+    await table.hold(record, 0.05)
+    assert 0.04 < time.monotonic() - started < 2
+    holds = [asyncio.create_task(table.hold(record, 60)) for _ in range(3)]
+    await asyncio.sleep(0)
+    table.release_holds()
+    await asyncio.wait_for(asyncio.gather(*holds), 2)
+    assert record.status is RequestStatus.RUNNING
+    await asyncio.wait_for(table.hold(record, 60), 2)
+    go.set()
+
+
+async def test_old_requests_leave_memory_and_their_results_stay_readable(
+    table: RequestTable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "KEPT_IN_MEMORY", 3)
+    records = [table.start("j", "step", at_once) for _ in range(20)]
+    for record in records:
+        await table.hold(record, 5)
+        await table.written(record)
+    assert len(table._records) <= 4
+    found = await table.get("j", records[0].request_id)
+    assert found is not None
+    assert found is not records[0]
+    assert found.outcome == Outcome({"kind": "step"})
+
+
+async def test_results_with_tensors_are_files_and_the_oldest_give_way(table: RequestTable):
+    async def work(_: RequestRecord) -> Outcome:
+        return Outcome(frame=encode_frame({"text": "x" * 3000}))
+
+    records = []
+    for _ in range(5):
+        records.append(table.start("j", "forward-backward", work))
+        await table.hold(records[-1], 5)
+        await table.written(records[-1])
+    assert (await request_state(table, records[-1], None, None))["result"] == {"text": "x" * 3000}
+    with pytest.raises(Refusal, match="dropped to make room"):
+        await request_state(table, records[0], None, None)
+
+
+async def test_a_database_of_another_version_is_refused(tmp_path: Path):
+    path = tmp_path / "old.sqlite"
+    opened = await Store.open(path)
+    await opened.put(tables.meta, [{"key": "schema_version", "value": 99}])
+    await opened.close()
+    with pytest.raises(UserError, match="schema version 99"):
+        await Store.open(path)
