@@ -1,13 +1,11 @@
 """Sandboxes for tests: the real thing, or a skip that says what the machine lacks."""
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harbor.models.task.config import EnvironmentConfig
-from harbor.models.trial.paths import TrialPaths
+from builders.sandbox_environment import build_environment
 
 from drydock.sandbox.environment import SandboxEnvironment
 from drydock.sandbox.host import HostEnvironment
@@ -24,32 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "; ".join(f"{item.name}: {item.detail} ({item.remedy})" for item in missing)
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=f"no local sandbox here: {reason}"))
-
-
-def build_environment(
-    kind: type[SandboxEnvironment],
-    directory: Path,
-    dockerfile: str,
-    *,
-    task: dict[str, Any] | None = None,
-    **kwargs: Any,
-) -> SandboxEnvironment:
-    context = directory / "environment"
-    context.mkdir(parents=True, exist_ok=True)
-    if dockerfile:
-        (context / "Dockerfile").write_text(dockerfile)
-    paths = TrialPaths(directory / "trial")
-    paths.trial_dir.mkdir(exist_ok=True)
-    return kind(
-        environment_dir=context,
-        environment_name="task",
-        session_id=f"{directory.name}__env",
-        trial_paths=paths,
-        task_env_config=EnvironmentConfig(**(task or {})),
-        logger=logging.getLogger("test"),
-        state_dir=str(directory / "state"),
-        **kwargs,
-    )
 
 
 type Start = Callable[..., Any]

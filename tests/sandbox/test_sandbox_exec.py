@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
+from builders.sandbox_environment import build_environment
 
 from drydock.errors import ConfigError, SandboxError
+from drydock.sandbox.local import LocalEnvironment
 
 pytestmark = pytest.mark.sandbox
 
@@ -183,3 +186,17 @@ async def test_output_callback_gets_the_streams(local):
     with local.scoped_output_callback(take):
         await local.exec("echo a; echo b >&2")
     assert seen == [("a\n", "stdout"), ("b\n", "stderr")]
+
+
+async def test_nothing_is_leaked_by_many_sandboxes(tmp_path):
+    async def life(number):
+        environment = build_environment(LocalEnvironment, tmp_path / str(number), "FROM debian\n")
+        await environment.start(force_build=False)
+        await environment.exec("(sleep 289 &)", timeout_sec=10)
+        await environment.stop(delete=True)
+
+    await life(0)
+    before = sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
+    for number in range(1, 6):
+        await life(number)
+    assert sorted(entry.name for entry in Path("/proc/self/fd").iterdir()) == before

@@ -20,15 +20,13 @@ DRIVER = """
 import asyncio, logging, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from conftest import build_environment
-from drydock.sandbox.local import LocalEnvironment
+from builders.sandbox_environment import build_environment
+from drydock.sandbox.{module} import {kind}
 
 async def main():
     environments = []
     for name in ("one", "two"):
-        environment = build_environment(
-            LocalEnvironment, Path({directory!r}) / name, "FROM debian\\n", storage={storage!r}
-        )
+        environment = build_environment({kind}, Path({directory!r}) / name, "FROM debian\\n", **{options})
         environment.settings.state_dir = Path({directory!r}) / "state"
         await environment.start(force_build=False)
         await environment.exec("echo x > /tmp/file; setsid sleep 292 > /dev/null 2>&1 &")
@@ -40,8 +38,14 @@ asyncio.run(main())
 """
 
 
-def killed_driver(tmp_path: Path, storage: str) -> None:
-    script = DRIVER.format(tests=str(Path(__file__).parent), directory=str(tmp_path), storage=storage)
+def killed_driver(tmp_path: Path, kind: str) -> None:
+    module, name, options = {
+        "memory": ("local", "LocalEnvironment", {"storage": "memory"}),
+        "disk": ("local", "LocalEnvironment", {"storage": "disk"}),
+        "host": ("host", "HostEnvironment", {}),
+    }[kind]
+    tests = str(Path(__file__).parents[1])
+    script = DRIVER.format(tests=tests, directory=str(tmp_path), module=module, kind=name, options=options)
     driver = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     assert driver.stdout.readline() == "started\n"
@@ -52,9 +56,10 @@ def killed_driver(tmp_path: Path, storage: str) -> None:
     driver.stdout.close()
 
 
-@pytest.mark.parametrize("storage", ["memory", "disk"])
-def test_nothing_is_left_of_a_killed_driver(tmp_path, storage):
-    killed_driver(tmp_path, storage)
+@pytest.mark.parametrize("kind", ["memory", "disk", "host"])
+def test_nothing_is_left_of_a_killed_driver(tmp_path, kind, monkeypatch):
+    monkeypatch.setenv("HARBOR_ALLOW_HOST_EXEC", "1")
+    killed_driver(tmp_path, kind)
     records = read_records(tmp_path / "state")
     removed = reap(tmp_path / "state")
     assert len(removed) >= 2

@@ -52,10 +52,6 @@ class Channel:
         self._closed = False
         self._loop.add_reader(connection.fileno(), self._readable)
 
-    @property
-    def alive(self) -> bool:
-        return not self._closed
-
     async def ready(self) -> None:
         """Wait for the first message of process 1."""
         await self._ready
@@ -73,39 +69,18 @@ class Channel:
         """Run a program and wait for its end; a `script` is readable by it as /dev/fd/3.
 
         On its time limit, or when the caller is cancelled, the command's processes are killed. Raises SandboxError
-        when the sandbox cannot start it or ends meanwhile.
+        when the request cannot be sent or the sandbox ends meanwhile.
         """
         self._counter += 1
         key = str(self._counter)
-        fields = ["R", key, user, cwd, str(len(env)), *(f"{name}={value}" for name, value in env.items()), *argv]
-        if any("\0" in field for field in fields):
-            raise SandboxError("a command, its directory or its environment contains a NUL character")
-        request = "\0".join(fields).encode("utf-8", "surrogateescape")
-        if len(request) > MAX_REQUEST_BYTES:
-            raise SandboxError(
-                f"a command with its environment is {len(request)} bytes; {MAX_REQUEST_BYTES} are possible"
-            )
+        request = _request(key, argv, user, cwd, env)
         end: asyncio.Future[int] = self._loop.create_future()
-        stdout, stderr = Capture(self._max_output_bytes), Capture(self._max_output_bytes)
         self._ends[key] = end
+        stdout, stderr = Capture(self._max_output_bytes), Capture(self._max_output_bytes)
         sent = False
         try:
-            try:
-                descriptors = [stdout.writer, stderr.writer]
-                for writer in descriptors:
-                    if self._id_base:
-                        os.fchown(writer, self._id_base, self._id_base)
-                if script is not None:
-                    descriptors.append(_script_file(script))
-                try:
-                    await self._send(request, descriptors)
-                    sent = True
-                finally:
-                    if script is not None:
-                        os.close(descriptors[2])
-            finally:
-                os.close(stdout.writer)
-                os.close(stderr.writer)
+            await self._send_with_streams(request, stdout, stderr, script)
+            sent = True
             try:
                 async with asyncio.timeout(timeout_s):
                     status = await asyncio.shield(end)
@@ -116,16 +91,15 @@ class Channel:
             return Completed(return_code, stdout.finish(), stderr.finish())
         except asyncio.CancelledError:
             if sent and not end.done():
-                with contextlib.suppress(OSError, SandboxError):
+                with contextlib.suppress(OSError):
                     self._socket.send(f"K\0{key}".encode())
             raise
         finally:
-            self._ends.pop(key, None)
+            del self._ends[key]
             for capture in (stdout, stderr):
                 if self._closed or not sent:
                     capture.close()
                 else:
-                    capture.finish()
                     self._strays.adopt(capture)
 
     async def kill_all(self, timeout_s: float = _KILL_WAIT_S) -> None:
@@ -154,6 +128,20 @@ class Channel:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(SandboxError("the sandbox has ended"))
                 waiting.exception()
+
+    async def _send_with_streams(self, request: bytes, stdout: Capture, stderr: Capture, script: str | None) -> None:
+        """Send a request with the write ends of its streams, which are then only the command's."""
+        descriptors = [stdout.writer, stderr.writer]
+        try:
+            if self._id_base:
+                for writer in descriptors:
+                    os.fchown(writer, self._id_base, self._id_base)
+            if script is not None:
+                descriptors.append(_script_file(script))
+            await self._send(request, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     async def _kill(self, key: str, end: asyncio.Future[int]) -> None:
         await self._send(f"K\0{key}".encode(), [])
@@ -196,20 +184,21 @@ class Channel:
             case ["A"] if self._all_dead is not None and not self._all_dead.done():
                 self._all_dead.set_result(None)
             case ["D", key, status] if status.isdecimal() and int(status) <= 0xFFFF:
-                self._settle(key, int(status), None)
-            case ["E", key, reason]:
-                self._settle(key, 0, SandboxError(reason))
+                end = self._ends.get(key)
+                if end is not None and not end.done():
+                    end.set_result(int(status))
             case _:
                 pass
 
-    def _settle(self, key: str, status: int, error: SandboxError | None) -> None:
-        end = self._ends.get(key)
-        if end is None or end.done():
-            return
-        if error is None:
-            end.set_result(status)
-        else:
-            end.set_exception(error)
+
+def _request(key: str, argv: Sequence[str], user: str, cwd: str, env: Mapping[str, str]) -> bytes:
+    fields = ["R", key, user, cwd, str(len(env)), *(f"{name}={value}" for name, value in env.items()), *argv]
+    if any("\0" in field for field in fields):
+        raise SandboxError("a command, its directory or its environment contains a NUL character")
+    request = "\0".join(fields).encode("utf-8", "surrogateescape")
+    if len(request) > MAX_REQUEST_BYTES:
+        raise SandboxError(f"a command and its environment are {len(request)} bytes; {MAX_REQUEST_BYTES} are possible")
+    return request
 
 
 def _script_file(script: str) -> int:

@@ -12,7 +12,6 @@ from drydock.sandbox.rootfs import ID_BASE, ID_COUNT
 
 HOSTNAME = "sandbox"
 PYTHON = "/usr/bin/python3"
-SHELL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 CAPABILITIES = (
     "CAP_CHOWN",

@@ -31,7 +31,6 @@ class Resolve(IntFlag):
     """Flags of openat2(2), see the manual page."""
 
     NO_MAGICLINKS = 0x02
-    NO_SYMLINKS = 0x04
     IN_ROOT = 0x10
 
 

@@ -40,7 +40,7 @@ class Capture:
         for _ in range(_LAST_READS):
             if not self.open or not self._read():
                 break
-        self._stop_listening()
+        self.stop_listening()
         dropped = self._total - len(self._head) - len(self._tail)
         if dropped <= 0:
             return bytes(self._head + self._tail)
@@ -48,7 +48,7 @@ class Capture:
 
     def close(self) -> None:
         if self.open:
-            self._stop_listening()
+            self.stop_listening()
             self.open = False
             os.close(self.reader)
 
@@ -85,7 +85,8 @@ class Capture:
                 del self._tail[: -self._half]
         return True
 
-    def _stop_listening(self) -> None:
+    def stop_listening(self) -> None:
+        """Leave what comes from now on in the pipe."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -101,8 +102,9 @@ class StrayPipes:
         self._timer: asyncio.TimerHandle | None = None
 
     def adopt(self, capture: Capture) -> None:
-        """Take over a finished capture whose pipe somebody still holds; does nothing at the pipe's end."""
+        """Take over a capture whose pipe somebody still holds; does nothing at the pipe's end."""
         if capture.open:
+            capture.stop_listening()
             capture.open = False
             self._readers.append(capture.reader)
             self._schedule(self._drain)

@@ -11,7 +11,7 @@ One SOCK_SEQPACKET message each, fields separated by NUL. From the driver:
                                    command is too long for an argument, a script that becomes descriptor 3
   K key                            kill what `key` started and still owns
   A                                kill everything in the sandbox but this process
-To the driver: `H` ready; `D key status` ended, status as from waitpid; `E key text` could not be started; `A` all dead.
+To the driver: `H` ready; `D key status` ended, status as from waitpid (126 when it could not start); `A` all dead.
 The end of the socket is the end of the sandbox.
 """
 
@@ -96,7 +96,8 @@ def run(fields: list[str], descriptors: list[int]) -> None:
     try:
         pid = os.fork()
     except OSError as problem:
-        tell(f"E\0{key}\0the sandbox cannot start another process: {problem.strerror}")
+        os.write(descriptors[1], f"cannot start another process: {problem.strerror}\n".encode("utf-8", "replace"))
+        tell(f"D\0{key}\0{126 << 8}")
         pid = -1
     if pid == 0:
         code = 125

@@ -20,9 +20,18 @@ def clean_demonstration(task: ShellTask) -> list[Message]:
     """The expert's conversation."""
     conversation = _Conversation(task)
     if task.kind is Kind.FIND:
-        conversation.run(task.search_command, task.answer)
-    conversation.run(task.write_command, "")
+        conversation.run(task.search_command, found(task.answer))
+    conversation.run(write_command(_as_written(task, task.answer), task.target), "")
     return conversation.finish()
+
+
+def found(path: str) -> str:
+    """`path` as the search prints it."""
+    return f"./{path}"
+
+
+def _as_written(task: ShellTask, answer: str) -> str:
+    return found(answer) if task.kind is Kind.FIND else answer
 
 
 def sloppy_demonstration(task: ShellTask, rng: random.Random) -> list[Message]:
@@ -37,24 +46,24 @@ def _wrong_answer(task: ShellTask, rng: random.Random) -> list[Message]:
     conversation = _Conversation(task)
     wrong = word(rng)
     if task.kind is Kind.FIND:
-        conversation.run(task.search_command, task.answer)
+        conversation.run(task.search_command, found(task.answer))
         wrong = rng.choice([path for path in sorted(task.files) if path != task.answer])
-    conversation.run(write_command(wrong, task.target), "")
+    conversation.run(write_command(_as_written(task, wrong), task.target), "")
     return conversation.finish()
 
 
 def _wrong_target(task: ShellTask, rng: random.Random) -> list[Message]:
     conversation = _Conversation(task)
     if task.kind is Kind.FIND:
-        conversation.run(task.search_command, task.answer)
-    conversation.run(write_command(task.answer, f"{word(rng)}.txt"), "")
+        conversation.run(task.search_command, found(task.answer))
+    conversation.run(write_command(_as_written(task, task.answer), f"{word(rng)}.txt"), "")
     return conversation.finish()
 
 
 def _gives_up(task: ShellTask, rng: random.Random) -> list[Message]:
     conversation = _Conversation(task)
     if task.kind is Kind.FIND and rng.random() < 0.5:
-        conversation.run(task.search_command, task.answer)
+        conversation.run(task.search_command, found(task.answer))
     return conversation.finish()
 
 
@@ -64,9 +73,8 @@ def _guesses_path(task: ShellTask, rng: random.Random) -> list[Message]:
     while any(missing in content for content in task.files.values()):
         missing = word(rng)
     conversation.run(search_command(missing), "", exit_code=1)
-    conversation.run(
-        write_command(rng.choice([path for path in sorted(task.files) if path != task.answer]), task.target), ""
-    )
+    guess = rng.choice([path for path in sorted(task.files) if path != task.answer])
+    conversation.run(write_command(found(guess), task.target), "")
     return conversation.finish()
 
 

@@ -32,9 +32,9 @@ class DemoData:
     seed: int = 0
     train_tasks: int = 256
     held_out_tasks: int = 32
-    clean_demonstrations: int = 4000
+    clean_demonstrations: int = 6000
     sloppy_demonstrations: int = 800
-    sloppy_share: float = 0.8
+    sloppy_share: float = 0.75
 
 
 def prepare(folder: Path, data: DemoData) -> Path:

@@ -43,7 +43,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShellTask:
-    """files: path below the working directory -> content; answer: what `target` must hold, white space aside."""
+    """files: path below the working directory -> content; answer: what `target` must hold.
+
+    White space around the answer and a leading `./` do not matter.
+    """
 
     name: str
     kind: Kind
@@ -73,7 +76,7 @@ def write_command(word: str, target: str) -> str:
 
 
 def search_command(function: str) -> str:
-    return f"grep -rl {function} *"
+    return f"grep -rl {function} ."
 
 
 def word(rng: random.Random) -> str:

@@ -32,7 +32,7 @@ COPY_TREE = "COPY tree/ /app/\n"
 TEST_SCRIPT = """\
 #!/bin/bash
 answer=$(tr -d '[:space:]' < /app/{target} 2>/dev/null)
-if [ "$answer" = "{answer}" ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+if [ "${{answer#./}}" = "{answer}" ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
 
 
