@@ -2,7 +2,7 @@ SEED ?= 0
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow check format lock bench clean
+.PHONY: setup demo test test-slow check format docs lock clean
 
 setup:            ## environment, sandbox packages, sandbox root file system
 	@bash scripts/setup.sh
@@ -25,6 +25,9 @@ check: setup      ## format, lint, types
 format:
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup       ## the pages that are made from the code
+	$(BIN)/python -m drydock.training.config_reference > docs/configuration.md
 
 lock:             ## renew the locks
 	$(BIN)/uv pip compile --python-version 3.12 --extra agent --extra service --extra dev --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/dev.txt

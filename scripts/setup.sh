@@ -27,16 +27,19 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   printf '%s\n' "$wanted" > "$stamp"
 fi
 
-packages="bubblewrap mmdebstrap uidmap"
 missing=""
-for pair in bwrap:bubblewrap mmdebstrap:mmdebstrap newuidmap:uidmap; do
+for pair in bwrap:bubblewrap mmdebstrap:mmdebstrap setpriv:util-linux; do
   command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 if [ -n "$missing" ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "system packages:$missing"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >/tmp/drydock-apt.log 2>&1 \
-      || say "apt-get failed (see /tmp/drydock-apt.log); run it by hand: apt-get install $packages"
+    apt_log=.venv/.drydock-apt.log
+    # shellcheck disable=SC2086  # a list of names
+    if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >"$apt_log" 2>&1; then
+      say "apt-get failed, its last lines:"; tail -n 5 "$apt_log"
+      say "the sandbox needs these packages; run: apt-get install$missing"
+    fi
   else
     say "the sandbox needs system packages; run: sudo apt-get install$missing"
   fi

@@ -5,19 +5,23 @@ time-out of this very block is translated; one that belongs to an outer or inner
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from drydock.errors import DeadlineExceeded
 
 
 @asynccontextmanager
-async def deadline(waiting_for: str, seconds: float, hint: str = "") -> AsyncIterator[None]:
-    """Limit the block to `seconds`; `waiting_for` and `hint` make up the message of the DeadlineExceeded it raises."""
+async def deadline(waiting_for: str, seconds: float, hint: str | Callable[[], str] = "") -> AsyncIterator[None]:
+    """Limit the block to `seconds`; `waiting_for` and `hint` make up the message of the DeadlineExceeded it raises.
+
+    hint: a text, or a function that is asked for it when the time is up.
+    """
+    scope = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as scope:
+        async with scope:
             yield
     except TimeoutError as error:
         if not scope.expired():
             raise
-        raise DeadlineExceeded(waiting_for, seconds, hint) from error
+        raise DeadlineExceeded(waiting_for, seconds, hint() if callable(hint) else hint) from error

@@ -1,5 +1,7 @@
 import json
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.chat_template import HERMES_CHATML
@@ -151,3 +153,22 @@ def test_a_tokenizer_that_reads_text_differently_after_a_special_token_is_refuse
     file.write_text(json.dumps(tokenizer))
     with pytest.raises(TemplateError, match="reads a text differently after"):
         ChatTemplate.load(folder)
+
+
+def test_a_template_that_tells_the_time_is_continued_over_midnight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        today = 1
+
+        @classmethod
+        def now(cls, tz: Any = None) -> "Clock":
+            return cls(2026, 1, cls.today)
+
+    monkeypatch.setattr("drydock.proxy.jinja_environment.datetime", Clock)
+    source = "Today is {{ strftime_now('%d') }}." + HERMES_CHATML
+    template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, source))
+    first = template.render([{"role": "user", "content": "u"}], None, True)
+    Clock.today = 2
+    assert template.render([{"role": "user", "content": "u"}], None, True) == first
+    template.continuation([{"role": "user", "content": "u"}], None, tools_key="", turn_ended=True)

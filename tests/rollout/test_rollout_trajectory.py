@@ -49,3 +49,8 @@ def test_rollout_ids_are_unique_and_readable():
     ]
     assert len({spec.rollout_id for spec in specs}) == 50
     assert specs[0].rollout_id.startswith("find-it--1-s3-r1-")
+
+
+def test_a_number_of_the_verifier_that_is_none_reads_back(tmp_path: Path):
+    broken = trajectory(Outcome.VERIFIER_ERROR).model_copy(update={"rewards": {"reward": None, "speed": 2.0}})
+    assert Trajectory.read(broken.write(tmp_path)) == broken

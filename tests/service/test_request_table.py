@@ -156,3 +156,18 @@ async def test_a_database_of_another_version_is_refused(tmp_path: Path):
     await opened.close()
     with pytest.raises(UserError, match="schema version 99"):
         await Store.open(path)
+
+
+async def test_a_key_that_fell_out_of_memory_is_found_in_the_store(
+    table: RequestTable, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "KEYS_IN_MEMORY", 2)
+    records = [table.start("j", "step", at_once, idempotency_key=f"k{n}", body_sha256="s") for n in range(4)]
+    for record in records:
+        await table.hold(record, 5)
+        await table.written(record)
+    for number, record in enumerate(records):
+        found = await table.find("j", f"k{number}", "s")
+        assert found is not None
+        assert found.request_id == record.request_id
+    assert await table.find("j", "unused", "s") is None

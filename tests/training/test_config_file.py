@@ -82,7 +82,7 @@ def test_what_cannot_work_is_refused_by_name(overrides: list[str], message: str)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no configuration file .*nowhere.toml"):
+    with pytest.raises(ConfigError, match=r"no configuration file .*nowhere\.toml"):
         load_run_config(tmp_path / "nowhere.toml")
 
 

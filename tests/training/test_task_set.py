@@ -37,9 +37,9 @@ def test_an_incomplete_task_is_refused_by_what_it_lacks(tmp_path: Path, missing:
 
 
 def test_missing_and_empty_directories_are_refused_by_setting(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="data.eval: no such task directory"):
+    with pytest.raises(ConfigError, match=r"data\.eval: no such task directory"):
         find_tasks([tmp_path / "nowhere"], "data.eval")
-    with pytest.raises(ConfigError, match="data.train: no Harbor task in"):
+    with pytest.raises(ConfigError, match=r"data\.train: no Harbor task in"):
         find_tasks([tmp_path], "data.train")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from drydock.cli.state_dir import default_state_dir
+from drydock.sandbox.locations import driver_state_dir
 
 
 def train(
@@ -30,5 +30,5 @@ def train(
         run.trainer.ckpt_path = Path(os.environ["CKPT_DIR"])
     token = os.environ.get("DRYDOCK_SERVICE_TOKEN")
     secrets = Secrets(service_token=SecretStr(token) if token else None)
-    code = launch(run, secrets, run.sandbox.state_dir or default_state_dir(), RunProgress())
+    code = launch(run, secrets, run.sandbox.state_dir or driver_state_dir(), RunProgress())
     raise typer.Exit(code)

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from drydock.errors import DeadlineExceeded, ServiceError
+from drydock.deadline import deadline
+from drydock.errors import ServiceError
 
 
 @dataclass(slots=True)
@@ -50,11 +51,5 @@ class Call:
 async def open_call(name: str, job_id: str | None, deadline_s: float) -> AsyncIterator[Call]:
     """Run the block as one call. Raises DeadlineExceeded when it takes longer than `deadline_s`."""
     call = Call(name, job_id, asyncio.get_running_loop().time() + deadline_s)
-    scope = asyncio.timeout_at(call.ends_at)
-    try:
-        async with scope:
-            yield call
-    except TimeoutError as error:
-        if not scope.expired():
-            raise
-        raise DeadlineExceeded(call.label, deadline_s, call.last_failure) from error
+    async with deadline(call.label, deadline_s, lambda: call.last_failure):
+        yield call

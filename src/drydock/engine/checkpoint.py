@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from drydock.engine.atomic import create_folder
+from drydock.atomic import create_folder
 from drydock.engine.weights import assign_weights
 from drydock.errors import EngineError, UserError
 

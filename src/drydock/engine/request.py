@@ -35,7 +35,6 @@ class Request:
     policy_version: int = 0
     owner: PrefixOwner | None = None
     finish_reason: FinishReason | None = None
-    text_end: int | None = None
 
     @classmethod
     def new(

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from drydock.engine.atomic import replace_file
+from drydock.atomic import replace_file
 from drydock.errors import EngineError
 
 

@@ -45,8 +45,6 @@ from drydock.harness.tools import build_tools
 
 SDK_VERSION = version("openhands-sdk")
 
-IMPORT_PATH = "drydock.harness.openhands:OpenHandsAgent"
-
 STOP_GRACE_S = 10.0
 """How long the SDK may take to come to rest after it was told to stop."""
 

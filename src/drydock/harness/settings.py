@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from drydock.harness.tool_schemas import TOOL_NAMES, check_tool_names
 
+AGENT_CLASS = "drydock.harness.openhands:OpenHandsAgent"
+"""The agent that these settings are for, as Harbor imports it."""
+
 
 class HarnessSettings(BaseModel):
     """Settings of the OpenHands agent; plain data, written into Harbor's files, never a secret."""

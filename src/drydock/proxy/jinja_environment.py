@@ -3,7 +3,8 @@
 Templates come with a model, so they are code from elsewhere: they run in jinja's immutable sandbox and can neither
 reach Python objects nor change the messages they are given. Settings and names are those that Hugging Face templates
 rely on: trimmed blocks, loop controls, `tojson` without ASCII or HTML escaping, `raise_exception`, `strftime_now`,
-and the `generation` tag, which is accepted and has no effect here.
+and the `generation` tag, which is accepted and has no effect here. `strftime_now` tells the time at which the template
+was compiled: a prompt that changed at midnight could not be continued token-exactly.
 """
 
 import json
@@ -45,10 +46,6 @@ def _raise_exception(message: str) -> NoReturn:
     raise JinjaError(message)
 
 
-def _strftime_now(layout: str) -> str:
-    return datetime.now().strftime(layout)
-
-
 def compile_template(source: str, special_tokens: dict[str, str], origin: str) -> Callable[..., str]:
     """Compile `source` once; the result renders keyword arguments (`messages`, `tools`, ...) to text.
 
@@ -60,7 +57,7 @@ def compile_template(source: str, special_tokens: dict[str, str], origin: str) -
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _tojson
-    environment.globals.update(special_tokens, raise_exception=_raise_exception, strftime_now=_strftime_now)
+    environment.globals.update(special_tokens, raise_exception=_raise_exception, strftime_now=datetime.now().strftime)
     try:
         template: Template = environment.from_string(source)
     except JinjaError as error:

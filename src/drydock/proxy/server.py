@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from drydock.bounded_cache import BoundedCache
 from drydock.deadline import deadline
 from drydock.errors import ProxyError
 from drydock.proxy.parsers.base import ToolCallParser
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES = 8 * 1024 * 1024
 KEEP_ALIVE_S = 300
 """An idle pooled connection that the server closes first shows up in the agent as a failed call."""
+REVOKED_KEYS = 16_384
+"""Keys of ended rollouts whose late calls are told apart from calls with an unknown key."""
 
 
 class ChatProxy:
@@ -54,7 +57,7 @@ class ChatProxy:
         )
         self._settings = settings.model_copy(update={"sampling": sampling})
         self._open: dict[bytes, RolloutSession] = {}
-        self._revoked: dict[bytes, weakref.ref[RolloutRecord]] = {}
+        self._revoked: BoundedCache[bytes, weakref.ref[RolloutRecord]] = BoundedCache(REVOKED_KEYS)
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self._port = 0
@@ -115,7 +118,7 @@ class ChatProxy:
 
         def revoke(session: RolloutSession) -> None:
             del self._open[digest]
-            self._revoked[digest] = weakref.ref(session.record)
+            self._revoked.put(digest, weakref.ref(session.record))
 
         session = RolloutSession(
             rollout_id,
@@ -148,9 +151,10 @@ class ChatProxy:
         session = self._open.get(digest)
         if session is not None:
             return session
-        if digest not in self._revoked:
+        revoked = self._revoked.get(digest)
+        if revoked is None:
             raise RequestRefused("unknown API key", code="invalid_api_key", status=401)
-        record = self._revoked[digest]()
+        record = revoked()
         if record is not None:
             record.late_calls += 1
             logger.info("rollout %s: call after its end", record.rollout_id)

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from drydock.bounded_cache import BoundedCache
 from drydock.errors import TemplateError
-from drydock.proxy.bounded_cache import BoundedCache
 from drydock.proxy.jinja_environment import compile_template
 from drydock.proxy.messages import clean_text
 from drydock.proxy.template_files import TemplateFiles, read_template_files

@@ -6,6 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from drydock.atomic import replace_file
 from drydock.report.curve import RewardCurve
 
 REWARD, MEAN, EVALUATION, INK = "#9db4c8", "#1f4e79", "#c8553d", "#333333"
@@ -40,6 +41,5 @@ def draw_reward_graph(curve: RewardCurve, title: str, svg: Path, png: Path) -> N
     if curve.rewards or curve.evaluations:
         axes.legend(frameon=False, loc="best")
     for file in (svg, png):
-        partial = file.with_name(f".{file.name}")
-        figure.savefig(partial, format=file.suffix[1:], metadata={"Date": None} if file is svg else None)
-        partial.replace(file)
+        with replace_file(file, durable=False) as temporary:
+            figure.savefig(temporary, format=file.suffix[1:], metadata={"Date": None} if file is svg else None)

@@ -118,7 +118,7 @@ def classify(
         outcome = Outcome.GRADED
     reward, problem = read_reward(rewards, reward_key)
     if problem is not None:
-        return Verdict(Outcome.VERIFIER_ERROR, error=problem)
+        return Verdict(Outcome.VERIFIER_ERROR, error=f"{problem} ({failure})" if failure else problem)
     return Verdict(outcome, reward=reward)
 
 

@@ -39,14 +39,11 @@ class RolloutPool:
 
         on_done: called (and awaited, if it returns an awaitable) as soon as a rollout is over.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._one(spec, out_dir, on_done), name=f"rollout-{spec.rollout_id}")
-                    for spec in specs
-                ]
-        except* asyncio.CancelledError:
-            raise asyncio.CancelledError from None
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._one(spec, out_dir, on_done), name=f"rollout-{spec.rollout_id}")
+                for spec in specs
+            ]
         return [task.result() for task in tasks]
 
     async def _one(self, spec: RolloutSpec, out_dir: Path | None, on_done: OnDone | None) -> Trajectory:

@@ -22,6 +22,8 @@ from harbor.trial.single_step import SingleStepTrial
 from harbor.trial.trial import Trial
 from harbor.utils.file_selection import FileSelection
 
+from drydock.bounded_cache import BoundedCache
+
 Stamp = tuple[tuple[str, int, int], ...]
 """Relative path, size in bytes and modification time in ns of each file of a task."""
 
@@ -90,7 +92,7 @@ class RolloutStepsTrial(_MadeFromPreparedTask, MultiStepTrial):
     """A trial of a task in steps."""
 
 
-_prepared: dict[Path, tuple[Stamp, PreparedTask]] = {}
+_prepared: BoundedCache[Path, tuple[Stamp, PreparedTask]] = BoundedCache(4096)
 
 
 def make_trial(config: TrialConfig) -> Trial:
@@ -115,7 +117,7 @@ def prepared_task(path: Path) -> PreparedTask:
     if known is not None and known[0] == stamp:
         return known[1]
     task = PreparedTask(path)
-    _prepared[path] = (stamp, task)
+    _prepared.put(path, (stamp, task))
     return task
 
 

@@ -1,13 +1,14 @@
 """One rollout: a proxy session, a Harbor trial, an outcome."""
 
 import asyncio
+import math
 import time
 from pathlib import Path
 
-from drydock.harness.connections import Connection, offered
+from drydock.harness.connections import Answer, Connection, offered
 from drydock.proxy.record import RolloutRecord
 from drydock.proxy.server import ChatProxy
-from drydock.rollout.in_process import answer_of
+from drydock.proxy.session import RolloutSession
 from drydock.rollout.outcome import Outcome, Verdict, classify
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
@@ -53,6 +54,16 @@ async def run_rollout(
     return trajectory
 
 
+def answer_of(session: RolloutSession) -> Answer:
+    """The session's chat endpoint without HTTP around it, for an agent in this process."""
+
+    async def answer(body: bytes) -> tuple[int, bytes]:
+        reply = await session.answer(body)
+        return reply.status, reply.body
+
+    return answer
+
+
 def _trajectory(
     spec: RolloutSpec, end: TrialEnd, record: RolloutRecord, verdict: Verdict, started: float
 ) -> Trajectory:
@@ -67,7 +78,7 @@ def _trajectory(
         blame=verdict.blame,
         error=verdict.error,
         reward=verdict.reward,
-        rewards=end.rewards or {},
+        rewards={name: value if math.isfinite(value) else None for name, value in (end.rewards or {}).items()},
         submitted=end.harness.submitted if end.harness is not None else verdict.outcome is Outcome.GRADED,
         turns=len(record.turns),
         record=record,

@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from drydock.harness.settings import AGENT_CLASS
 from drydock.rollout.outcome import Unsubmitted
-
-AGENT = "drydock.harness.openhands:OpenHandsAgent"
 
 SANDBOXES = {
     "local": "drydock.sandbox.local:LocalEnvironment",
@@ -49,7 +48,7 @@ class RolloutSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    agent: str = AGENT
+    agent: str = AGENT_CLASS
     """The agent, `module:Class`, or the name of one of Harbor's."""
 
     agent_kwargs: dict[str, Any] = Field(default_factory=dict)

@@ -4,12 +4,12 @@
 `<task>_<repetition>.error` with the same content for one that broke. Files are written whole or not at all.
 """
 
-import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from drydock.atomic import replace_file
 from drydock.errors import Blame
 from drydock.proxy.record import RolloutRecord
 from drydock.rollout.outcome import Outcome
@@ -18,7 +18,7 @@ from drydock.rollout.outcome import Outcome
 class Trajectory(BaseModel):
     """One rollout, complete.
 
-    reward: None when masked, never a stand-in 0. rewards: every number the verifier left.
+    reward: None when masked, never a stand-in 0. rewards: every number the verifier left, None for NaN and infinity.
     submitted: the agent declared the task done. advantage: filled in once the group is complete.
     error, blame: why an outcome other than `graded` came about and who has to act.
     timings: seconds, by phase (`sandbox_s`, `agent_setup_s`, `agent_s`, `verifier_s`, `total_s`).
@@ -36,7 +36,7 @@ class Trajectory(BaseModel):
     blame: Blame | None = None
     error: str | None = None
     reward: float | None = None
-    rewards: dict[str, float] = Field(default_factory=dict)
+    rewards: dict[str, float | None] = Field(default_factory=dict)
     submitted: bool = False
     turns: int = 0
     advantage: float | None = None
@@ -50,11 +50,9 @@ class Trajectory(BaseModel):
 
     def write(self, directory: Path) -> Path:
         """Write the file into `directory` (made if missing) and return its path; a second write replaces the first."""
-        directory.mkdir(parents=True, exist_ok=True)
         path = path_for(directory, self.task, self.repetition, failed=self.outcome.is_failure)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(self.model_dump_json(), encoding="utf-8")
-        partial.replace(path)
+        with replace_file(path, durable=False) as temporary:
+            temporary.write_text(self.model_dump_json(), encoding="utf-8")
         path_for(directory, self.task, self.repetition, failed=not self.outcome.is_failure).unlink(missing_ok=True)
         return path
 

@@ -173,9 +173,12 @@ def _temporary_trials_dir() -> Path:
 
 
 def _forget_loggers(rollout_id: str) -> None:
-    """Let go of the loggers that Harbor made for a trial, which Python would keep for the life of the process."""
+    """Let go of the loggers that Harbor made for a trial, which Python would keep for the life of the process.
+
+    Their names hold the trial's name between dots; another trial whose name begins alike keeps its own.
+    """
     known = logging.Logger.manager.loggerDict
-    gone = [known.pop(name) for name in list(known) if rollout_id in name]
+    gone = [known.pop(name) for name in list(known) if f".{rollout_id}." in f".{name}."]
     for other in known.values():
         if isinstance(other, logging.PlaceHolder):
             for logger in gone:

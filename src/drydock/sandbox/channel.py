@@ -12,7 +12,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from drydock.errors import DeadlineExceeded, SandboxError
+from drydock.deadline import deadline
+from drydock.errors import SandboxError
 from drydock.sandbox.output import Capture, StrayPipes
 
 TIMEOUT_STATUS = 124
@@ -110,11 +111,8 @@ class Channel:
         if self._all_dead is None or self._all_dead.done():
             self._all_dead = self._loop.create_future()
             await self._send(b"A", [])
-        try:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.shield(self._all_dead)
-        except TimeoutError:
-            raise DeadlineExceeded("the sandbox's processes to die", timeout_s) from None
+        async with deadline("the sandbox's processes to die", timeout_s):
+            await asyncio.shield(self._all_dead)
 
     def close(self) -> None:
         """Close the socket, which ends the sandbox; commands under way fail."""

@@ -1,4 +1,4 @@
-"""Where the sandbox keeps things when nobody says otherwise, by the XDG base directory rules."""
+"""Where a driver and its sandboxes keep things when nobody says otherwise, by the XDG base directory rules."""
 
 import os
 from pathlib import Path
@@ -14,6 +14,16 @@ def default_cache_dir() -> Path:
     return _xdg("XDG_CACHE_HOME", ".cache") / "drydock"
 
 
+def driver_state_dir() -> Path:
+    """What outlives a command: the driver's lock, and the sandboxes' records below it."""
+    return _xdg("XDG_STATE_HOME", ".local/state") / "drydock"
+
+
+def sandboxes_in(state_dir: Path) -> Path:
+    """Below a driver's state directory, the one that its sandboxes are recorded in."""
+    return state_dir / "sandboxes"
+
+
 def default_state_dir() -> Path:
     """One record per running sandbox, by which the reaper finds what a killed driver left."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "drydock" / "sandboxes"
+    return sandboxes_in(driver_state_dir())

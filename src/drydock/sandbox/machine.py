@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from drydock.deadline import deadline
 from drydock.errors import DeadlineExceeded, SandboxError
 from drydock.sandbox.channel import MAX_ARGUMENT_BYTES, Channel, Completed
 from drydock.sandbox.records import forget
@@ -111,10 +112,8 @@ class Machine(ABC):
         spawned = self._spawned = await self._launch()
         self._channel = Channel(spawned.connection, id_base=self.id_base, max_output_bytes=self._max_output_bytes)
         try:
-            async with asyncio.timeout(_START_WAIT_S):
+            async with deadline("a sandbox to start", _START_WAIT_S, spawned.complaint):
                 await self._channel.ready()
-        except TimeoutError:
-            raise DeadlineExceeded("a sandbox to start", _START_WAIT_S, spawned.complaint()) from None
         except SandboxError as error:
             raise SandboxError(f"the sandbox did not start: {spawned.complaint() or error}") from error
         self._enter(spawned)
@@ -156,10 +155,8 @@ async def _end_of(process: subprocess.Popen[bytes]) -> None:
     ended: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, lambda: None if ended.done() else ended.set_result(None))
     try:
-        async with asyncio.timeout(_DEATH_WAIT_S):
+        async with deadline("the processes of a sandbox to die", _DEATH_WAIT_S):
             await ended
-    except TimeoutError:
-        raise DeadlineExceeded("the processes of a sandbox to die", _DEATH_WAIT_S) from None
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)

@@ -11,10 +11,12 @@ import os
 import shutil
 import signal
 
+from drydock.deadline import deadline
 from drydock.errors import DeadlineExceeded, SandboxUnavailable
 
 NAMESERVER = "10.0.2.3"
 _READY_WAIT_S = 10.0
+_END_WAIT_S = 5.0
 
 
 class Uplink:
@@ -67,7 +69,13 @@ class Uplink:
             self._lifeline = -1
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
-        await self._process.wait()
+        try:
+            async with deadline("slirp4netns to end", _END_WAIT_S):
+                await self._process.wait()
+        except DeadlineExceeded:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
 
 
 async def _readable(descriptor: int) -> None:
@@ -75,9 +83,7 @@ async def _readable(descriptor: int) -> None:
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)
     try:
-        async with asyncio.timeout(_READY_WAIT_S):
+        async with deadline("slirp4netns to connect a sandbox", _READY_WAIT_S):
             await ready.wait()
-    except TimeoutError:
-        raise DeadlineExceeded("slirp4netns to connect a sandbox", _READY_WAIT_S) from None
     finally:
         loop.remove_reader(descriptor)

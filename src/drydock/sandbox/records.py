@@ -8,6 +8,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from drydock.atomic import replace_file
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -33,10 +35,8 @@ def write_record(state_dir: Path, name: str, init_pid: int, directory: Path | No
     """Record a sandbox of this process."""
     owner = (os.getpid(), start_time(os.getpid()) or 0)
     record = Record(name, owner, (init_pid, start_time(init_pid) or 0), str(directory) if directory else None)
-    path = _path(state_dir, name)
-    staging = path.with_suffix(".tmp")
-    staging.write_text(json.dumps(asdict(record)))
-    staging.rename(path)
+    with replace_file(_path(state_dir, name), durable=False) as temporary:
+        temporary.write_text(json.dumps(asdict(record)))
 
 
 def forget(state_dir: Path, name: str) -> None:

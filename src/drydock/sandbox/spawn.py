@@ -84,6 +84,11 @@ def spawn(
             pass_fds=inherited,
             env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
         )
+    except OSError as error:
+        for descriptor in (info_read, gate_write, errors):
+            os.close(descriptor)
+        ours.close()
+        raise SandboxError(f"{command[0]} cannot be started: {error.strerror}") from error
     finally:
         theirs.close()
         for descriptor in inherited[1:]:
@@ -99,7 +104,8 @@ def spawn(
         os.write(gate_write, b"1")
     except BaseException:
         if pidfd >= 0:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             os.close(pidfd)
         process.kill()
         process.wait()

@@ -20,6 +20,7 @@ from typing import Self
 
 from pydantic import SecretStr
 
+from drydock.deadline import deadline
 from drydock.errors import DeadlineExceeded, ServiceError, UserError
 from drydock.service.server import FORCED_END_S, TOKEN_VARIABLE
 
@@ -106,19 +107,14 @@ class EmbeddedService:
         assert self._process is not None
         loop = asyncio.get_running_loop()
         data = b""
-        try:
-            async with asyncio.timeout(self._start_timeout_s):
-                while not data.endswith(b"\n"):
-                    received = await loop.sock_recv(self._link, 65_536)
-                    if not received:
-                        code = await self._process.wait()
-                        log = self._state_dir / LOG_NAME
-                        raise ServiceError(f"the training service ended at its start with code {code}; see {log}")
-                    data += received
-        except TimeoutError as error:
-            raise DeadlineExceeded(
-                "the training service to start", self._start_timeout_s, f"see {self._state_dir / LOG_NAME}"
-            ) from error
+        log = self._state_dir / LOG_NAME
+        async with deadline("the training service to start", self._start_timeout_s, f"see {log}"):
+            while not data.endswith(b"\n"):
+                received = await loop.sock_recv(self._link, 65_536)
+                if not received:
+                    code = await self._process.wait()
+                    raise ServiceError(f"the training service ended at its start with code {code}; see {log}")
+                data += received
         return json.loads(data)
 
     async def _stop(self) -> None:
@@ -131,9 +127,9 @@ class EmbeddedService:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(FORCED_END_S + 1):
+            async with deadline("the training service to end", FORCED_END_S + 1):
                 await process.wait()
-        except TimeoutError:
+        except DeadlineExceeded:
             logger.warning("the training service (pid %d) did not end in time and is killed", process.pid)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

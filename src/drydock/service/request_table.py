@@ -26,6 +26,8 @@ from drydock.wire.status import RequestStatus, advance
 FLUSH_S = 0.05
 KEPT_IN_MEMORY = 1024
 """Finished requests that are answered from memory; older ones are read from the store."""
+KEYS_IN_MEMORY = 32_768
+"""Idempotency keys of a live job that are found in memory; older ones are looked up in the store."""
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +140,10 @@ class RequestTable:
         )
         self._records[record.request_id] = record
         if idempotency_key is not None:
-            self._keys.setdefault(job_id, {})[idempotency_key] = record.request_id
+            keys = self._keys.setdefault(job_id, {})
+            keys[idempotency_key] = record.request_id
+            if len(keys) > KEYS_IN_MEMORY:
+                del keys[next(iter(keys))]
         self._changed(record)
         _keep(self._work, asyncio.create_task(self._drive(record, work), name=f"{kind} {record.request_id}"))
         return record
@@ -163,9 +168,11 @@ class RequestTable:
         if idempotency_key is None:
             return None
         known = self._keys.get(job_id)
-        if known is not None:
-            request_id = known.get(idempotency_key)
-            record = await self.get(job_id, request_id) if request_id else None
+        request_id = known.get(idempotency_key) if known is not None else None
+        if request_id is not None:
+            record = await self.get(job_id, request_id)
+        elif known is not None and len(known) < KEYS_IN_MEMORY:
+            record = None
         else:
             row = await self._store.one(tables.requests, job_id=job_id, idempotency_key=idempotency_key)
             record = RequestRecord.from_row(row) if row else None

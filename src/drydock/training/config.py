@@ -8,7 +8,10 @@ reads the environment or the disk.
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from drydock.harness.settings import AGENT_CLASS
+from drydock.harness.tool_schemas import TOOL_NAMES
 
 
 class Section(BaseModel):
@@ -44,21 +47,32 @@ class PolicyConfig(Section):
     optimizer_config: OptimizerConfig = OptimizerConfig()
 
 
+CLIP_DEFAULTS = {"gspo": (3e-4, 4e-4), "grpo": (0.2, 0.2)}
+"""Lower and upper clip distance by loss: a sequence's ratio is a mean over its tokens, so it moves far less."""
+
+
 class AlgorithmConfig(Section):
     policy_loss_type: Literal["gspo", "grpo"] = "gspo"
     """`gspo`: one importance ratio a sequence (arXiv 2507.18071); `grpo`: one a token (arXiv 2402.03300)."""
 
-    eps_clip_low: float = Field(default=3e-4, gt=0)
-    """How far below 1 the importance ratio may fall before it is clipped. GSPO: 3e-4; GRPO: 0.2."""
+    eps_clip_low: float | None = Field(default=None, gt=0)
+    """How far below 1 the importance ratio may fall before it is clipped. Default: 3e-4 for GSPO, 0.2 for GRPO."""
 
-    eps_clip_high: float = Field(default=4e-4, gt=0)
-    """How far above 1 the importance ratio may rise before it is clipped. GSPO: 4e-4; GRPO: 0.2 to 0.28."""
+    eps_clip_high: float | None = Field(default=None, gt=0)
+    """How far above 1 the importance ratio may rise before it is clipped. Default: 4e-4 for GSPO, 0.2 for GRPO."""
 
     loss_reduction: Literal["sequence_mean", "token_mean"] = "sequence_mean"
     """`sequence_mean`: mean over tokens in a rollout, then over rollouts; `token_mean`: mean over all tokens (DAPO)."""
 
     grpo_norm_by_std: bool = False
     """Divide a group's advantages by their standard deviation (GRPO), or not (Dr.GRPO)."""
+
+    @model_validator(mode="after")
+    def _clip_fits_the_ratio(self) -> Self:
+        low, high = CLIP_DEFAULTS[self.policy_loss_type]
+        self.eps_clip_low = low if self.eps_clip_low is None else self.eps_clip_low
+        self.eps_clip_high = high if self.eps_clip_high is None else self.eps_clip_high
+        return self
 
 
 class TrainerConfig(Section):
@@ -149,7 +163,14 @@ class GeneratorConfig(Section):
 
     sampling_params: SamplingConfig = SamplingConfig()
     eval_sampling_params: SamplingConfig | None = None
-    """Sampling in evaluations. Default: as in training."""
+    """Sampling in evaluations. Default: as in training, also for single keys that are left out."""
+
+    @model_validator(mode="after")
+    def _evaluations_sample_as_training_does(self) -> Self:
+        if self.eval_sampling_params is not None:
+            given = self.eval_sampling_params.model_dump(exclude_unset=True)
+            self.eval_sampling_params = self.sampling_params.model_copy(update=given)
+        return self
 
 
 class DataConfig(Section):
@@ -164,10 +185,10 @@ class DataConfig(Section):
 
 
 class AgentConfig(Section):
-    import_path: str = "drydock.harness.openhands:OpenHandsAgent"
+    import_path: str = AGENT_CLASS
     """Driver-side Harbor agent, `module:Class`."""
 
-    tools: list[str] = ["terminal", "task_tracker", "finish"]
+    tools: list[str] = list(TOOL_NAMES)
     """The agent's tools."""
 
     system_prompt_file: Path | None = None
@@ -197,6 +218,15 @@ class SandboxConfig(Section):
 class ServiceConfig(Section):
     base_url: str | None = None
     """Address of a running training service. Default: one is started on loopback for this run."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _no_credentials(cls, value: str | None) -> str | None:
+        if value is not None and "@" in value.split("//", 1)[-1].split("/", 1)[0]:
+            raise ValueError(
+                "it is written to files, so it may hold no credentials: give DRYDOCK_SERVICE_TOKEN instead"
+            )
+        return value
 
     database: str = "drydock"
     """Database part of the service's path."""

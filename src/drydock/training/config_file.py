@@ -5,6 +5,7 @@ ConfigError that offers the nearest known one.
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,7 +73,9 @@ def _read_toml(file: Path) -> dict[str, Any]:
         raise ConfigError(f"no configuration file {file}") from None
     except IsADirectoryError:
         raise ConfigError(f"{file} is a directory: name the TOML file of the run") from None
-    except tomllib.TOMLDecodeError as error:
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not valid TOML: {error}") from None
 
 
@@ -86,8 +89,9 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
             continue
         value = node[key]
         if dotted == "trainer.policy.model.path":
-            if (base / str(value)).is_dir():
-                node[key] = str(base / str(value))
+            folder = base / Path(str(value)).expanduser()
+            if folder.is_dir():
+                node[key] = str(folder)
         elif isinstance(value, str):
             path = str(base / Path(value).expanduser())
             node[key] = [path] if dotted.startswith("data.") else path
@@ -102,6 +106,8 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
     *sections, key = dotted.split(".")
     for section in sections:
         tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{dotted}: another override gives the section {section} a value of its own")
     tree[key] = value
 
 
@@ -137,7 +143,8 @@ def _explain(error: ValidationError) -> str:
 
 
 def _nearest(location: str) -> str:
-    known = known_keys()
+    entry = re.match(r"\w+\.\d+\.", location)
+    known = [key.replace(f"{entry[0].split('.')[0]}.", entry[0]) for key in known_keys()] if entry else known_keys()
     section, _, leaf = location.rpartition(".")
     same_name = [key for key in known if key.rpartition(".")[2] == leaf]
     close = difflib.get_close_matches(location, same_name, n=1, cutoff=0.0)

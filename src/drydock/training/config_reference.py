@@ -23,7 +23,7 @@ def reference() -> str:
     parts = [INTRODUCTION]
     for name, field in RunConfig.model_fields.items():
         inner = section_model(field.annotation)
-        if inner is not None:
+        if inner is not None and get_origin(field.annotation) is not list:
             parts.extend(_section(field.alias or name, inner))
     parts.append("## `[[warm_start]]`\n")
     parts.append("Supervised fine-tuning before reinforcement learning, one table a stage, in order.\n")

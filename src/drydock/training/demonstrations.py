@@ -7,6 +7,7 @@ same conversation would have as a rollout.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,44 +22,63 @@ from drydock.proxy.template import ChatTemplate
 from drydock.training.batch import Row
 
 
-def read_conversations(file: Path) -> list[list[dict[str, Any]]]:
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """messages: without the system message. origin: `file:line`, for error messages."""
+
+    messages: tuple[Message, ...]
+    origin: str
+
+
+def read_conversations(file: Path) -> list[Conversation]:
     """The conversations of a JSON Lines file. Raises ConfigError naming the file and line of what is wrong."""
-    if not file.is_file():
-        raise ConfigError(f"warm_start.conversations: no such file: {file}")
-    conversations = []
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            messages = json.loads(line)["messages"]
-        except (ValueError, KeyError, TypeError):
-            raise ConfigError(f'{file}:{number}: expected {{"messages": […]}}') from None
-        roles = [message.get("role") for message in messages]
-        if not roles or roles[0] != "user" or "assistant" not in roles:
-            raise ConfigError(f"{file}:{number}: a conversation starts with a user message and holds an assistant's")
-        conversations.append(messages)
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"warm_start.conversations: cannot read {file}: {error}") from None
+    conversations = [
+        _read_conversation(line, f"{file}:{number}") for number, line in enumerate(lines, start=1) if line.strip()
+    ]
     if not conversations:
         raise ConfigError(f"warm_start.conversations: {file} holds no conversation")
     return conversations
 
 
+def _read_conversation(line: str, origin: str) -> Conversation:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: not JSON: {error}") from None
+    raw = entry.get("messages") if isinstance(entry, dict) else None
+    if not isinstance(raw, list):
+        raise ConfigError(f'{origin}: expected {{"messages": […]}}')
+    try:
+        messages = tuple(parse_message(message, place) for place, message in enumerate(raw))
+    except RequestRefused as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    roles = [message.role for message in messages]
+    if not roles or roles[0] != "user" or "assistant" not in roles:
+        raise ConfigError(f"{origin}: a conversation starts with a user message and holds an assistant's")
+    return Conversation(messages, origin)
+
+
 def supervised_rows(
-    conversations: Sequence[list[dict[str, Any]]],
+    conversations: Sequence[Conversation],
     template: ChatTemplate,
     system_prompt: str,
     tools: list[dict[str, Any]],
 ) -> Iterator[Row]:
     """One row a conversation; loss mask 1 on the assistant's tokens, the end of its turns included.
 
-    Raises ConfigError for a message that no chat could hold, TemplateError when the template cannot render one.
+    Raises ConfigError naming the line of a conversation that the template cannot render.
     """
-    system = {"role": "system", "content": system_prompt}
-    for number, raw in enumerate(conversations, start=1):
+    system = parse_message({"role": "system", "content": system_prompt}, 0)
+    for conversation in conversations:
         try:
-            messages = [parse_message(message, place) for place, message in enumerate([system, *raw])]
-        except RequestRefused as error:
-            raise ConfigError(f"warm_start: conversation {number}: {error}") from None
-        for sample in _played(messages, tools, template):
+            samples = _played([system, *conversation.messages], tools, template)
+        except TemplateError as error:
+            raise ConfigError(f"{conversation.origin}: {error}") from error
+        for sample in samples:
             yield Row(sample.token_ids, sample.loss_mask, sample.logprobs, advantage=0.0, weight=1.0)
 
 

@@ -43,7 +43,9 @@ class Secrets:
 
 def launch(config: RunConfig, secrets: Secrets, state_dir: Path, progress: RunProgress) -> int:
     """Run to the end. Returns 0, or 128 + signal number when a signal stopped the run. Raises DrydockError."""
-    folder = RunFolder(config.trainer.ckpt_path or Path("runs") / config.trainer.run_name, config.trainer.run_name)
+    root = config.trainer.ckpt_path or Path("runs") / config.trainer.run_name
+    folder = RunFolder(root.resolve(), config.trainer.run_name)
+    folder.check()
     plan = plan_run(config)
     for warning in plan.warnings:
         progress.note(f"warning: {warning}")
@@ -97,6 +99,7 @@ async def _run(
     _check_model_folder(config.trainer.policy.model.path)
     template = ChatTemplate.load(config.trainer.policy.model.path)
     check_sandbox(config, state_dir, progress)
+    await _check_service(config, secrets, progress)
     session = RolloutSession(config, plan, template, state_dir)
     async with deadline("the first task to be graded by an agent that does nothing", config.deadlines.preflight_s):
         progress.waiting(f"the preflight of task {plan.train_tasks[0].name}")
@@ -134,9 +137,11 @@ async def _service(
 
     progress.waiting("the embedded training service to start")
     limit = config.deadlines.service_start_s
-    async with EmbeddedService(folder.service_state, start_timeout_s=limit) as service:
-        async with _client(config, service.base_url, service.token) as client:
-            yield client
+    async with (
+        EmbeddedService(folder.service_state, start_timeout_s=limit) as service,
+        _client(config, service.base_url, service.token) as client,
+    ):
+        yield client
 
 
 def _client(config: RunConfig, base_url: str, token: SecretStr | None) -> TrainingClient:
@@ -146,24 +151,29 @@ def _client(config: RunConfig, base_url: str, token: SecretStr | None) -> Traini
     )
 
 
+async def _check_service(config: RunConfig, secrets: Secrets, progress: RunProgress) -> None:
+    """Ask a service that is configured for its capacity: a wrong address or token is found before anything exists."""
+    if config.service.base_url:
+        progress.waiting(f"the training service at {config.service.base_url} to answer")
+        async with _client(config, config.service.base_url, secrets.service_token) as client:
+            await client.capacity()
+
+
 def _check_model_folder(path: str) -> None:
     folder = Path(path)
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ConfigError(f"trainer.policy.model.path: {folder} has no config.json; give a Hugging Face model folder")
+    if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+        raise ConfigError(f"trainer.policy.model.path: {folder} holds no weights; give a folder with *.safetensors")
     if not folder.is_dir() and (folder.is_absolute() or path.startswith(".")):
         raise ConfigError(f"trainer.policy.model.path: no such model folder: {folder}")
 
 
 def _open_folder(folder: RunFolder, config: RunConfig, progress: RunProgress) -> None:
-    """Make the run's folder; a folder with an earlier run in it is kept under another name."""
-    root = folder.root
-    if root.exists() and any(root.iterdir()):
-        number = 1
-        while (kept := root.with_name(f"{root.name}.{number}")).exists():
-            number += 1
-        root.rename(kept)
-        progress.note(f"the earlier run in {root} is kept as {kept}")
-    root.mkdir(parents=True, exist_ok=True)
+    """Make the run's folder and start its log."""
+    kept = folder.open()
+    if kept is not None:
+        progress.note(f"the earlier run in {folder.root} is kept as {kept}")
     folder.config.write_text(to_toml(config))
     folder.launcher_pid.write_text(f"{os.getpid()}\n")
     handler = logging.FileHandler(folder.log)

@@ -6,7 +6,7 @@ folder. It writes everything as it goes, so that a run that is stopped keeps all
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,10 +91,10 @@ class TrainingLoop:
             total = len(tasks) * group
             with self.progress.counted(f"step {step} of {self.plan.steps}: rollouts", total) as counter:
                 specs = self._specs(tasks, step, "train", group, attempt)
-                return await self.pool.run(specs, on_done=lambda _: counter.advance())
+                return await self._finished(self.pool, specs, counter.advance)
 
         result = await train_step(tasks, step, self.job, self.config, rollouts)
-        self._write_trajectories(result.trajectories, step, "train")
+        self._write_trajectories(result.trajectories)
         audited = audit_trajectories(result.trajectories)
         self.tokens += audited
         metrics = result.metrics | {
@@ -111,14 +111,15 @@ class TrainingLoop:
         tasks = self.plan.eval_tasks
         with self.progress.counted(f"evaluation at step {step}: rollouts", len(tasks) * samples) as counter:
             specs = self._specs(tasks, step, "eval", samples, 0)
-            trajectories = await self.eval_pool.run(specs, on_done=lambda _: counter.advance())
-        self._write_trajectories(trajectories, step, "eval")
+            trajectories = await self._finished(self.eval_pool, specs, counter.advance)
+        self._write_trajectories(trajectories)
         metrics = evaluation_metrics(trajectories, time.monotonic() - started)
         MetricsFile(self.folder.metrics).write(step, metrics)
         self._draw()
         score = metrics["eval/all/avg_score"]
         shown = "no rollout was graded" if score is None else f"mean score {score:.3f}"
-        self.progress.note(f"evaluation at step {step}: {shown} over {len(tasks)} tasks")
+        masked = f", masked {metrics['eval/all/masked']} rollouts" if metrics["eval/all/masked"] else ""
+        self.progress.note(f"evaluation at step {step}: {shown} over {len(tasks)} tasks{masked}")
 
     async def _save(self, step: int, checkpoint_type: str) -> None:
         self.progress.waiting(f"the checkpoint of step {step} to be written")
@@ -145,10 +146,25 @@ class TrainingLoop:
             for repetition in range(samples)
         ]
 
-    def _write_trajectories(self, trajectories: Sequence[Trajectory], step: int, split: Split) -> None:
-        folder = self.folder.trajectories(step, split)
+    async def _finished(
+        self, pool: RolloutPool, specs: Sequence[RolloutSpec], advance: Callable[[], None]
+    ) -> list[Trajectory]:
+        """Run `specs`; what is done is written at once where nothing more comes of it: stopped, or none graded."""
+        done: list[Trajectory] = []
+
+        def note(trajectory: Trajectory) -> None:
+            done.append(trajectory)
+            advance()
+
+        try:
+            return await pool.run(specs, on_done=note)
+        finally:
+            if len(done) < len(specs) or all(trajectory.masked for trajectory in done):
+                self._write_trajectories(done)
+
+    def _write_trajectories(self, trajectories: Sequence[Trajectory]) -> None:
         for trajectory in trajectories:
-            trajectory.write(folder)
+            trajectory.write(self.folder.trajectories(trajectory.step, trajectory.split))
 
     def _draw(self) -> None:
         curve = RewardCurve.from_metrics(MetricsFile(self.folder.metrics).read())

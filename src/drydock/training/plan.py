@@ -24,8 +24,8 @@ class RunPlan:
 def plan_run(config: RunConfig) -> RunPlan:
     """Find and check the tasks and deal them out. Raises ConfigError when the run cannot work."""
     trainer = config.trainer
+    warnings = _check_sampling(config)
     train = find_tasks(config.data.train, "data.train")
-    warnings: list[str] = []
     if trainer.train_batch_size > len(train):
         raise ConfigError(
             f"trainer.train_batch_size is {trainer.train_batch_size}, but data.train holds only {len(train)} tasks; "
@@ -65,3 +65,20 @@ def plan_run(config: RunConfig) -> RunPlan:
         tuple(tuple(batch) for _, batch in zip(range(steps), batches, strict=False)),
         tuple(warnings),
     )
+
+
+def _check_sampling(config: RunConfig) -> list[str]:
+    """Raises ConfigError for sampling whose log-probs the trainer cannot recompute; warns where it only differs."""
+    sampling = config.generator.sampling_params
+    if sampling.temperature != 1:
+        raise ConfigError(
+            f"generator.sampling_params.temperature is {sampling.temperature:g}: the trainer computes log-probs at "
+            "temperature 1, so every importance ratio would be wrong; set it to 1 (generator.eval_sampling_params may "
+            "have another)"
+        )
+    if sampling.top_p < 1 or sampling.top_k > 0:
+        return [
+            "generator.sampling_params cuts the distribution (top_p, top_k), but log-probs are those before the cut: "
+            "training is off-policy by that much"
+        ]
+    return []

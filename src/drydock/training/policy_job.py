@@ -4,6 +4,7 @@ Owns the job: created on entry, cancelled on exit whatever happened. After each 
 the version that the optimizer reached, else the run stops: a rollout from a policy nobody knows is worth nothing.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from drydock.client import SaveResult, TrainingClient
 from drydock.deadline import deadline
 from drydock.errors import DrydockError, JobFailed
 from drydock.training.config import RunConfig
-from drydock.wire.rest import JobCreate
+from drydock.wire.rest import Job, JobCreate
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ async def policy_job(
 ) -> AsyncIterator[PolicyJob]:
     """Create the job, wait until it runs, and cancel it on exit. `waiting` is told what is waited for."""
     waiting("the training service to accept the job")
-    job = await client.create_job(job_request(config, comment=config.trainer.run_name))
+    job = await _create(client, config)
     job_id_file.write_text(job.job_id + "\n")
     try:
         waiting(f"job {job.job_id} to load its models")
@@ -114,6 +115,20 @@ async def policy_job(
         yield PolicyJob(client, job.job_id, by_type["training"], by_type["sampling"], config)
     finally:
         await _cancel(client, job.job_id, config.deadlines.shutdown_s)
+
+
+async def _create(client: TrainingClient, config: RunConfig) -> Job:
+    """Create the job. Cancelled meanwhile, wait for the answer all the same: what it names must be cancelled."""
+    creating = asyncio.create_task(client.create_job(job_request(config, comment=config.trainer.run_name)))
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        await asyncio.wait({creating}, timeout=config.deadlines.shutdown_s)
+        if creating.done() and not creating.exception():
+            await _cancel(client, creating.result().job_id, config.deadlines.shutdown_s)
+        else:
+            creating.cancel()
+        raise
 
 
 async def _cancel(client: TrainingClient, job_id: str, limit_s: float) -> None:

@@ -1,10 +1,15 @@
 """The layout of a run's folder (`CKPT_DIR`)."""
 
+import itertools
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from drydock.errors import ConfigError
+
+_SETTING = "trainer.ckpt_path (CKPT_DIR)"
 
 Split = Literal["train", "eval"]
 
@@ -48,6 +53,31 @@ class RunFolder:
     def service_state(self) -> Path:
         return self.root / "service"
 
+    def check(self) -> None:
+        """Raises ConfigError when the folder cannot become a run's; nothing is changed."""
+        if not self.root.exists():
+            return
+        if not self.root.is_dir():
+            raise ConfigError(f"{_SETTING}: {self.root} is a file; name a folder")
+        if any(self.root.iterdir()) and not self.config.is_file():
+            raise ConfigError(f"{_SETTING}: {self.root} is not empty and holds no earlier run; name another folder")
+        pid = _number_in(self.launcher_pid)
+        if pid is not None and Path(f"/proc/{pid}").exists():
+            raise ConfigError(
+                f"{_SETTING}: a run is going on in {self.root} (process {pid}); name another folder, or delete "
+                f"{self.launcher_pid} if that process is something else"
+            )
+
+    def open(self) -> Path | None:
+        """Make the folder. An earlier run in it is kept under another name, which is returned."""
+        kept = None
+        if self.config.exists():
+            numbers = itertools.count(1)
+            kept = next(one for n in numbers if not (one := self.root.with_name(f"{self.root.name}.{n}")).exists())
+            self.root.rename(kept)
+        self.root.mkdir(parents=True, exist_ok=True)
+        return kept
+
     def trajectories(self, step: int, split: Split) -> Path:
         return self.root / "trajectories" / f"step_{step}" / split
 
@@ -71,3 +101,10 @@ def copy_checkpoint(source: Path, target: Path) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
     return target
+
+
+def _number_in(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None

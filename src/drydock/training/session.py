@@ -20,23 +20,31 @@ from drydock.proxy.template import ChatTemplate
 from drydock.report.progress import RunProgress
 from drydock.rollout.pool import RolloutPool
 from drydock.rollout.preflight import preflight_task
-from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
+from drydock.rollout.settings import SANDBOXES, RolloutDeadlines, RolloutSettings
+from drydock.rollout.trial_config import load_classes
+from drydock.sandbox.locations import sandboxes_in
 from drydock.sandbox.reaper import reap
 from drydock.sandbox.requirements import check_local
 from drydock.training.config import RunConfig, SamplingConfig
+from drydock.training.demonstrations import read_conversations
 from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
 from drydock.training.run_folder import RunFolder
 from drydock.wire.rest import SamplingParams
 
+CALL_GRACE_S = 30.0
+"""How much longer than the chat proxy the agent waits for a turn, so that it is the proxy that names the cause."""
+
 
 def check_sandbox(config: RunConfig, state_dir: Path, progress: RunProgress) -> None:
     """Remove what a killed driver left. Raises SandboxUnavailable, naming every remedy, when sandboxes cannot work."""
-    if config.sandbox.environment != "local":
+    if config.sandbox.environment not in SANDBOXES:
         return
-    missing = [requirement for requirement in check_local() if not requirement.ok]
-    if missing:
+    cache_dir = config.sandbox.kwargs.get("cache_dir")
+    requirements = check_local(Path(str(cache_dir)) if cache_dir else None)
+    missing = [requirement for requirement in requirements if not requirement.ok]
+    if missing and config.sandbox.environment == "local":
         reasons = "; ".join(
             f"{requirement.name}: {requirement.detail}, remedy: {requirement.remedy}" for requirement in missing
         )
@@ -44,13 +52,8 @@ def check_sandbox(config: RunConfig, state_dir: Path, progress: RunProgress) -> 
             f"the local sandbox cannot work on this machine: {reasons}. For tasks that you trust, run them on this "
             "machine itself: HARBOR_ALLOW_HOST_EXEC=1 and sandbox.environment=host"
         )
-    for leftover in reap(sandbox_dir(state_dir)):
+    for leftover in reap(sandboxes_in(state_dir)):
         progress.note(f"removed what a killed run left: {leftover}")
-
-
-def sandbox_dir(state_dir: Path) -> Path:
-    """Where sandboxes keep their files."""
-    return state_dir / "sandboxes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,18 @@ class RolloutSession:
         return tool_schemas(self.config.agent.tools)
 
     async def preflight(self) -> str:
-        """Run the first task with an agent that does nothing; a sentence on what was seen. Raises the cause."""
+        """Try what would otherwise fail once the job exists; a sentence on what was seen. Raises the cause.
+
+        Agent, system prompt, tools and demonstrations are loaded; the first task is graded with an agent that does
+        nothing.
+        """
+        load_classes(self.settings())
+        _ = self.system_prompt, self.tools
+        for stage in self.config.warm_start:
+            read_conversations(stage.conversations)
         report = await preflight_task(self.plan.train_tasks[0].path, self.settings())
-        return str(report)
+        seconds = sum(report.timings.values())
+        return f"task {report.task} works: doing nothing earns {report.reward:g} ({seconds:.1f} s)"
 
     def settings(self) -> RolloutSettings:
         """Settings of the rollouts."""
@@ -85,11 +97,12 @@ class RolloutSession:
             "max_turns": config.generator.max_turns,
             "command_timeout_s": agent.command_timeout_s,
             "max_output_chars": agent.max_output_chars,
+            "call_timeout_s": config.deadlines.sampling_call_s + CALL_GRACE_S,
             "transport": agent.transport,
         }
         environment_kwargs = dict(config.sandbox.kwargs)
-        if config.sandbox.environment in ("local", "host"):
-            environment_kwargs.setdefault("state_dir", str(sandbox_dir(self.state_dir)))
+        if config.sandbox.environment in SANDBOXES:
+            environment_kwargs.setdefault("state_dir", str(sandboxes_in(self.state_dir)))
         limits = config.deadlines
         return RolloutSettings(
             agent=agent.import_path,
@@ -126,7 +139,7 @@ class RolloutSession:
         generator = self.config.generator
         workers = generator.num_parallel_generation_workers
         async with policy_job(client, self.config, folder.job_id, progress.waiting) as job:
-            sampler = ServiceSampler(client, job.job_id)
+            sampler = ServiceSampler(client, job.job_id, deadline_s=self.config.deadlines.sampling_call_s)
             eval_sampling = generator.eval_sampling_params or generator.sampling_params
             async with (
                 self.proxy(sampler, generator.sampling_params) as proxy,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drydock.errors import DrydockError
+from drydock.errors import DrydockError, JobFailed
 from drydock.rollout.outcome import Outcome
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.advantages import group_advantages
@@ -57,6 +57,20 @@ def dominant_cause(trajectories: Sequence[Trajectory]) -> str:
     outcome, count = Counter(trajectory.outcome for trajectory in trajectories).most_common(1)[0]
     example = next((t.error for t in trajectories if t.outcome is outcome and t.error), None)
     return f"{outcome.value} ({count} of {len(trajectories)})" + (f", e.g. {example}" if example else "")
+
+
+def check_version(trajectories: Sequence[Trajectory], version: int) -> None:
+    """Raise JobFailed when a turn was sampled by another policy version than the step's.
+
+    A service that reports no version (None) cannot be checked.
+    """
+    for trajectory in trajectories:
+        for turn in trajectory.record.turns:
+            if turn.policy_version not in (version, None):
+                raise JobFailed(
+                    f"turn {turn.index} of rollout {trajectory.rollout_id} was sampled by policy version "
+                    f"{turn.policy_version}, expected {version}: is another client training this job?"
+                )
 
 
 def assign_advantages(trajectories: Sequence[Trajectory], config: RunConfig) -> None:
@@ -123,6 +137,7 @@ async def train_step(
     started = time.monotonic()
     version = job.version
     trajectories = await collect_rollouts(tasks, step, config, rollouts)
+    check_version(trajectories, version)
     generated = time.monotonic()
     assign_advantages(trajectories, config)
     update = await update_policy(trajectories, tasks, step, job, config)

@@ -1,8 +1,8 @@
 """Everything the demo's run needs, written to one folder from one seed.
 
 `train/` and `held_out/` (Harbor task directories), `demonstrations/{clean,sloppy}.jsonl` (warm start), `model/` (tiny
-random Qwen3) and `system_prompt.j2`. The folder is complete when its marker is there; preparing it again with the same
-settings does nothing.
+random Qwen3), `system_prompt.j2` and `run.toml`. The folder appears whole or not at all; preparing it again with the
+same settings does nothing, with other settings makes it anew.
 """
 
 import json
@@ -44,9 +44,19 @@ def prepare(folder: Path, data: DemoData) -> Path:
     if marker.exists():
         if json.loads(marker.read_text()) == identity:
             return folder
-        shutil.rmtree(folder)
-    elif folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is not empty and was not written by `drydock demo prepare`; name another folder")
+    partial = folder.resolve().with_name(f".{folder.resolve().name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    _write_all(partial, data)
+    (partial / MARKER).write_text(json.dumps(identity) + "\n")
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
+    return folder
+
+
+def _write_all(folder: Path, data: DemoData) -> None:
     rng = random.Random(f"shell-tasks/{data.seed}")
     seen: set[str] = set()
     for split, count in (("train", data.train_tasks), ("held_out", data.held_out_tasks)):
@@ -61,8 +71,6 @@ def prepare(folder: Path, data: DemoData) -> Path:
     (folder / "system_prompt.j2").write_text(prompt)
     (folder / "run.toml").write_text(shipped.joinpath("run.toml").read_text())
     write_tiny_model(folder / "model", _texts(prompt, clean, sloppy), seed=data.seed)
-    marker.write_text(json.dumps(identity) + "\n")
-    return folder
 
 
 def _new_task(rng: random.Random, name: str, seen: set[str]) -> ShellTask:

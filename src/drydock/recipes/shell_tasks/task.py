@@ -19,14 +19,14 @@ WORDS = tuple(
     oasis ocean olive onion orchid otter oyster paddle panda paper pebble pepper pigeon pillow planet plum pocket pollen
     poppy prairie puffin quartz rabbit raven ribbon river rocket saddle salmon sapphire shadow silver spider spruce
     summit sunset
-    """.split()
+    """.split()  # noqa: SIM905
 )
 FOLDERS = ("src", "lib", "core", "app", "pkg")
 WRITE_PHRASES = (
     "Write the word {word} to the file {target}.",
     "Put {word} into {target}.",
-    "The file {target} must contain {word}.",
-    "Create {target} with the word {word}.",
+    "Save {word} in {target}.",
+    "Store the word {word} as {target}.",
 )
 FIND_PHRASES = (
     "Find the file that defines {function} and write its path to {target}.",
@@ -43,7 +43,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShellTask:
-    """files: path below the working directory -> content; answer: what `target` must hold.
+    """instruction: text of instruction.md, which is word for word what the agent is told.
+
+    files: path below the working directory -> content; answer: what `target` must hold.
 
     White space around the answer and a leading `./` do not matter.
     """
@@ -91,7 +93,7 @@ def draw_task(rng: random.Random, name: str) -> ShellTask:
 
 def _draw_write(rng: random.Random, name: str) -> ShellTask:
     answer, target = word(rng), f"{word(rng)}.txt"
-    instruction = rng.choice(WRITE_PHRASES).format(word=answer, target=target)
+    instruction = rng.choice(WRITE_PHRASES).format(word=answer, target=target) + "\n"
     return ShellTask(name, Kind.WRITE, instruction, {}, target, answer)
 
 
@@ -104,5 +106,5 @@ def _draw_find(rng: random.Random, name: str) -> ShellTask:
     answer = rng.choice(sorted(paths))
     function, target = paths[answer], f"{word(rng)}.txt"
     files = {path: f"def {defined}():\n    return {rng.randint(1, 99)}\n" for path, defined in paths.items()}
-    instruction = rng.choice(FIND_PHRASES).format(function=function, target=target)
+    instruction = rng.choice(FIND_PHRASES).format(function=function, target=target) + "\n"
     return ShellTask(name, Kind.FIND, instruction, files, target, answer, function)

@@ -45,7 +45,7 @@ def write_task_folder(task: ShellTask, parent: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
     _write(folder / "environment" / "Dockerfile", DOCKERFILE + (COPY_TREE if task.files else ""))
-    _write(folder / "instruction.md", task.instruction + "\n")
+    _write(folder / "instruction.md", task.instruction)
     _write(folder / "task.toml", TASK_TOML.format(name=task.name, kind=task.kind.value))
     _write(folder / "tests" / "test.sh", TEST_SCRIPT.format(target=task.target, answer=task.answer), executable=True)
     _write(folder / "solution" / "solve.sh", f"#!/bin/bash\ncd /app && {task.solution}\n", executable=True)

@@ -1,4 +1,7 @@
-"""Files and folders that appear whole or not at all: written under a temporary name, flushed, then renamed."""
+"""Files and folders that appear whole or not at all: written under a temporary name, then renamed.
+
+The temporary name begins with a dot and ends in `.tmp`, so that no pattern of finished files matches it.
+"""
 
 import os
 import shutil
@@ -11,13 +14,17 @@ from drydock.errors import UserError
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on leaving without an error it takes the place of `path`."""
+def replace_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on leaving without an error it takes the place of `path`.
+
+    durable: have the content on disk before the rename, so that a loss of power cannot leave an empty file either.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         yield temporary
-        _flush(temporary)
+        if durable:
+            _flush(temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
