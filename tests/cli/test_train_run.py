@@ -203,6 +203,24 @@ def test_a_signal_in_the_middle_of_a_step_leaves_nothing_running(tmp_path: Path,
     assert "the run was stopped" in (run / "mini.log").read_text()
 
 
+def test_a_training_service_that_dies_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    config = build_demo_run(tmp_path / "data", train_tasks=2, verifier=SLOW)
+    run, state = tmp_path / "run", tmp_path / "state"
+    settings = [f"sandbox.state_dir={state}", f"trainer.ckpt_path={run}", "warm_start=[]"]
+    arguments = ["train", str(config), *settings, "trainer.eval_before_train=false", "deadlines.shutdown_s=2"]
+    with driver([*arguments, "generator.n_samples_per_prompt=16"], state, tmp_path) as running:
+        running.wait_for("step 1 of 1: rollouts")
+        before = running.footprint()
+        servers = [one for one in before.processes if "drydock.service.server" in one.cmdline()]
+        assert len(servers) == 1
+        servers[0].kill()
+        assert running.end() == 1
+        assert before.remains() == []
+        assert_nothing_is_left(running, run)
+    assert "error (infrastructure): the training service was killed by signal 9" in running.output
+    assert "Traceback" not in running.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",

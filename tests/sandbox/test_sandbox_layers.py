@@ -88,6 +88,35 @@ async def test_failing_run_names_its_line_and_shows_its_output_and_leaves_no_lay
     assert not list((tmp_path / "task" / "state").iterdir())
 
 
+PAST_ITS_DISK = "for n in $(seq 64); do head -c 1M /dev/zero > /part$n; done; sleep {seconds}"
+PAST_ITS_MEMORY = "python3 -c 'bytearray(100 << 20); bytearray(5000 << 20)'"
+PAST_ITS_CPU_TIME = "python3 -c 'while True: pass'"
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        (PAST_ITS_DISK.format(seconds=0), r"RUN writes more than 16 MiB.*max_layer_mb"),
+        (PAST_ITS_DISK.format(seconds=60), r"RUN writes more than 16 MiB"),
+        (PAST_ITS_MEMORY, r"RUN ended with status 1 [\s\S]*MemoryError"),
+        (PAST_ITS_CPU_TIME, r"RUN ended with status 13[37]"),
+    ],
+    ids=["disk at its end", "disk meanwhile", "memory", "CPU time"],
+)
+async def test_run_past_its_bounds_is_ended_and_named(start, cache, tmp_path, command, complaint):
+    began = time.monotonic()
+    with pytest.raises(TaskError, match=f"Dockerfile:2: {complaint}"):
+        await start(
+            f"FROM debian\nRUN {command}\n",
+            cache_dir=cache,
+            max_layer_mb=16,
+            task={"build_timeout_sec": 1, "cpus": 1, "memory_mb": 64},
+        )
+    assert time.monotonic() - began < 30
+    assert not [path for path in (cache / "layers").iterdir() if path.suffix != ".lock"]
+    assert not list((tmp_path / "task" / "state").iterdir())
+
+
 async def test_unknown_image_and_missing_file_are_refused_with_line(start, tmp_path):
     with pytest.raises(TaskError, match=r"Dockerfile:2: there is no root file system for the image alpine:3"):
         await start("\nFROM alpine:3\n")

@@ -27,7 +27,7 @@ async def main():
     environments = []
     for name in ("one", "two"):
         environment = build_environment({kind}, Path({directory!r}) / name, "FROM debian\\n", **{options})
-        environment.settings.state_dir = Path({directory!r}) / "state"
+        environment.settings.state_dir = Path({directory!r}) / "sandboxes"
         await environment.start(force_build=False)
         await environment.exec("echo x > /tmp/file; setsid sleep 292 > /dev/null 2>&1 &")
         environments.append(environment)
@@ -49,8 +49,8 @@ def killed_driver(tmp_path: Path, kind: str) -> None:
     driver = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     assert driver.stdout.readline() == "started\n"
-    assert reap(tmp_path / "state") == []
-    assert len(read_records(tmp_path / "state")) == 2
+    assert reap(tmp_path / "sandboxes") == []
+    assert len(read_records(tmp_path / "sandboxes")) == 2
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     driver.stdout.close()
@@ -60,24 +60,24 @@ def killed_driver(tmp_path: Path, kind: str) -> None:
 def test_nothing_is_left_of_a_killed_driver(tmp_path, kind, monkeypatch):
     monkeypatch.setenv("HARBOR_ALLOW_HOST_EXEC", "1")
     killed_driver(tmp_path, kind)
-    records = read_records(tmp_path / "state")
-    removed = reap(tmp_path / "state")
+    records = read_records(tmp_path / "sandboxes")
+    removed = reap(tmp_path / "sandboxes")
     assert len(removed) >= 2
     deadline = time.monotonic() + 5
     while any(start_time(record.init[0]) == record.init[1] for record in records):
         assert time.monotonic() < deadline, "a sandbox outlived its driver"
         time.sleep(0.02)
-    assert list((tmp_path / "state").iterdir()) == []
+    assert list((tmp_path / "sandboxes").iterdir()) == []
     assert "sandbox on" not in Path("/proc/self/mountinfo").read_text()
-    assert reap(tmp_path / "state") == []
+    assert reap(tmp_path / "sandboxes") == []
 
 
 def test_the_reap_command_says_what_it_removed(tmp_path):
     killed_driver(tmp_path, "memory")
-    result = CliRunner().invoke(app, ["reap", "--state-dir", str(tmp_path / "state")])
+    result = CliRunner().invoke(app, ["reap", "--state-dir", str(tmp_path)])
     assert result.exit_code == 0
     assert result.output.count("sandbox ") >= 2
-    assert "nothing to remove" in CliRunner().invoke(app, ["reap", "--state-dir", str(tmp_path / "state")]).output
+    assert "nothing to remove" in CliRunner().invoke(app, ["reap", "--state-dir", str(tmp_path)]).output
 
 
 async def test_a_living_owners_sandbox_is_left_alone(start, tmp_path):

@@ -64,6 +64,7 @@ async def test_an_idempotency_key_steps_once(api: Api, job: str):
     other = await api.call("POST", f"/{job}/step", json={"learning_rate": 0.5}, headers=headers)
     assert other.status_code == 422
     assert "Idempotency-Key" in other.json()["message"]
+    assert "key:step-1" not in other.text
 
 
 async def test_tensors_come_as_lists_or_as_a_frame_or_as_chunks(api: Api, job: str):
@@ -112,6 +113,10 @@ async def test_bad_batches_are_refused_by_field_or_fail_with_the_users_blame(api
     state = await api.post(f"/{job}/forward-backward", content=chunk, headers=HELD)
     assert (state["status"], state["blame"]) == ("failed", "user")
     assert "os.system" in state["error"]
+    page = await api.operation(job, "tail-logs", sub_job_id=f"{job}:training:0", payload={"max_lines": 5000})
+    [logged] = [entry for entry in page["entries"] if "os.system" in entry.get("msg", "")]
+    assert logged["level"] == "WARNING"
+    assert "exception" not in logged
     state = await api.post(f"/{job}/step", json={}, headers=HELD)
     assert state["status"] == "failed"
     assert "step without gradients" in state["error"]

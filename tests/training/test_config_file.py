@@ -74,11 +74,26 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(override: str, suggesti
         ([*REQUIRED, "trainer.policy_mini_batch_size=3"], "must divide train_batch_size"),
         ([*REQUIRED, "generator.sampling_params.temperature=0"], "greedy"),
         ([*REQUIRED, "trainer.run_name=../x"], "trainer.run_name"),
+        ([*REQUIRED, "warm_start=3"], "warm_start"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_run_config(None, overrides)
+
+
+@pytest.mark.parametrize(("given", "below"), [("~/talk.jsonl", "home"), ("talk.jsonl", "work")])
+def test_a_path_in_a_numbered_entry_is_resolved_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, below: str
+) -> None:
+    for folder in ("home", "work"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "work")
+    file = tmp_path / "run.toml"
+    file.write_text('[[warm_start]]\nconversations = "old.jsonl"\nsteps = 1\nlr = 1.0\n')
+    config = load_run_config(file, [*REQUIRED, f"warm_start.0.conversations={given}"])
+    assert config.warm_start[0].conversations == tmp_path / below / "talk.jsonl"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

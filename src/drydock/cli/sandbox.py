@@ -13,7 +13,7 @@ app = typer.Typer(
 )
 
 CacheDir = Annotated[Path | None, typer.Option(help="Where root file system and layers are kept.")]
-StateDir = Annotated[Path | None, typer.Option(help="Where running sandboxes are recorded.")]
+StateDir = Annotated[Path | None, typer.Option(help="The sandbox.state_dir of the runs to clean up after.")]
 
 
 @app.command()
@@ -49,10 +49,10 @@ def check(cache_dir: CacheDir = None) -> None:
 @app.command()
 def reap(state_dir: StateDir = None) -> None:
     """Remove the sandboxes of drivers that are no longer running."""
-    from drydock.sandbox.locations import default_state_dir
+    from drydock.sandbox.locations import driver_state_dir, sandboxes_in
     from drydock.sandbox.reaper import reap as remove
 
-    removed = remove(state_dir or default_state_dir())
+    removed = remove(sandboxes_in(state_dir or driver_state_dir()))
     for line in removed:
         typer.echo(line)
     if not removed:

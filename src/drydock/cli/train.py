@@ -1,7 +1,7 @@
 """`drydock train`: one run from a configuration file and overrides.
 
 The one place where the environment is read: CKPT_DIR (the run's folder), DRYDOCK_SERVICE_TOKEN (the service's token),
-XDG_STATE_HOME.
+XDG_STATE_HOME. The token is taken out of it, so that nothing that the run starts inherits it.
 """
 
 import os
@@ -28,7 +28,7 @@ def train(
     run = load_run_config(None if "=" in config else Path(config), arguments)
     if run.trainer.ckpt_path is None and os.environ.get("CKPT_DIR"):
         run.trainer.ckpt_path = Path(os.environ["CKPT_DIR"])
-    token = os.environ.get("DRYDOCK_SERVICE_TOKEN")
+    token = os.environ.pop("DRYDOCK_SERVICE_TOKEN", None)
     secrets = Secrets(service_token=SecretStr(token) if token else None)
     code = launch(run, secrets, run.sandbox.state_dir or driver_state_dir(), RunProgress())
     raise typer.Exit(code)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from drydock.errors import Blame
+from drydock.errors import Blame, TaskError, VerifierError
 from drydock.harness.result import End, HarnessResult
 
 
@@ -61,6 +61,9 @@ BLAME: dict[Outcome, Blame | None] = {
     Outcome.CANCELLED: Blame.USER,
 }
 
+_TASK_ERRORS = frozenset({TaskError.__name__, VerifierError.__name__})
+"""Failures that are the task's in whatever phase: a Dockerfile that fails, a variable that it may not read."""
+
 Unsubmitted = Literal["mask", "grade"]
 
 
@@ -83,10 +86,12 @@ class Verdict:
     outcome: Outcome
     reward: float | None = None
     error: str | None = None
+    task_at_fault: bool = False
 
     @property
     def blame(self) -> Blame | None:
-        return BLAME[self.outcome]
+        """Who has to act: the outcome says so, unless the error was raised as the task's."""
+        return Blame.TASK if self.task_at_fault else BLAME[self.outcome]
 
 
 def classify(
@@ -105,7 +110,8 @@ def classify(
     count as having submitted). rewards: what the verifier left. sampler_error, context_full: from the proxy's record.
     """
     if failure is not None and failure.phase is not Phase.CLEANUP:
-        return Verdict(outcome_of_failure(failure, sampler_error), error=str(failure))
+        outcome = outcome_of_failure(failure, sampler_error)
+        return Verdict(outcome, error=str(failure), task_at_fault=failure.name in _TASK_ERRORS)
     end = harness.end if harness is not None else End.FINISH_TOOL
     if end in (End.TURNS_EXHAUSTED, End.CONTEXT_FULL) or (harness is None and context_full):
         outcome = Outcome.TURNS_EXHAUSTED if end is End.TURNS_EXHAUSTED else Outcome.CONTEXT_FULL

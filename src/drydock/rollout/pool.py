@@ -6,6 +6,8 @@ them has stopped its sandbox. A rollout never fails (see `run_rollout`), so one 
 """
 
 import asyncio
+import functools
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +17,9 @@ from drydock.rollout.run import run_rollout
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trajectory import Trajectory
-from drydock.rollout.trial_config import load_classes
+from drydock.rollout.trial_config import kills_leftovers, load_classes
+
+log = logging.getLogger(__name__)
 
 OnDone = Callable[[Trajectory], Awaitable[None] | None]
 
@@ -28,6 +32,8 @@ class RolloutPool:
 
     def __init__(self, settings: RolloutSettings, proxy: ChatProxy, concurrency: int) -> None:
         load_classes(settings)
+        if not kills_leftovers(settings):
+            _warn_of_leftovers(settings.environment)
         self._settings = settings
         self._proxy = proxy
         self._slots = asyncio.Semaphore(concurrency)
@@ -64,3 +70,13 @@ def size_default_executor(concurrency: int) -> None:
     threads = max(16, 2 * concurrency)
     pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="drydock")
     asyncio.get_running_loop().set_default_executor(pool)
+
+
+@functools.cache
+def _warn_of_leftovers(environment: str) -> None:
+    """Say, once per process and sandbox, that the grading is not protected from what the agent left running."""
+    log.warning(
+        "the sandbox %s cannot kill processes: what an agent leaves running goes on while its rollout is graded, and "
+        "can change the result",
+        environment,
+    )

@@ -9,6 +9,7 @@ trials are made from that; a trial still gets a configuration of its own, becaus
 import copy
 import os
 import warnings
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from harbor.trial.trial import Trial
 from harbor.utils.file_selection import FileSelection
 
 from drydock.bounded_cache import BoundedCache
+from drydock.rollout.driver_variables import refuse_unless_allowed, requested_variables
 
 Stamp = tuple[tuple[str, int, int], ...]
 """Relative path, size in bytes and modification time in ns of each file of a task."""
@@ -55,6 +57,7 @@ class PreparedTask(Task):
     def __init__(self, task_dir: Path) -> None:
         super().__init__(task_dir)
         self.file_filter = RememberingFilter(self.task_dir)
+        self.requests = requested_variables(self)
         self.lock: TrialLock | None = None
         self.origin: PreparedTask = self
         _ = self.checksum
@@ -95,16 +98,18 @@ class RolloutStepsTrial(_MadeFromPreparedTask, MultiStepTrial):
 _prepared: BoundedCache[Path, tuple[Stamp, PreparedTask]] = BoundedCache(4096)
 
 
-def make_trial(config: TrialConfig) -> Trial:
+def make_trial(config: TrialConfig, pass_env: Collection[str] = ()) -> Trial:
     """What `Trial.create` does for a local task, from the prepared task.
 
-    Raises what Harbor raises: OSError or ValueError for a task that is incomplete or malformed, ValueError for an
+    pass_env: the driver's environment variables that the task may read. Raises TaskError for one that is not among
+    them, and what Harbor raises: OSError or ValueError for a task that is incomplete or malformed, ValueError for an
     environment that cannot do what the task asks.
     """
     path = config.task.path
     if path is None or not path.is_absolute():
         path = config.task.get_local_path()
     task = prepared_task(path).for_one_trial()
+    refuse_unless_allowed(task.requests, pass_env)
     kind = RolloutStepsTrial if task.has_steps else RolloutTrial
     download = TaskDownloadResult(path=path, download_time_sec=0.0, cached=True)
     return kind(config, _task=task, _task_download_result=download)

@@ -60,6 +60,9 @@ class RolloutSettings(BaseModel):
     environment_kwargs: dict[str, Any] = Field(default_factory=dict)
     """The environment's settings, such as `state_dir`."""
 
+    pass_env: tuple[str, ...] = ()
+    """Environment variables of the driver that tasks may read; a task that asks for another one is refused."""
+
     reward_key: str = "reward"
     """Which of the verifier's numbers is the reward."""
 

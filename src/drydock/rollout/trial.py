@@ -61,7 +61,7 @@ async def run_trial(spec: RolloutSpec, settings: RolloutSettings) -> TrialEnd:
     """Run the trial of `spec`; every failure is in the returned value, only CancelledError is raised."""
     trials_dir = settings.work_dir or _temporary_trials_dir()
     try:
-        trial = make_trial(trial_config(spec, settings, trials_dir))
+        trial = make_trial(trial_config(spec, settings, trials_dir), settings.pass_env)
     except Exception as error:
         shutil.rmtree(trials_dir / spec.rollout_id, ignore_errors=True)
         _forget_loggers(spec.rollout_id)

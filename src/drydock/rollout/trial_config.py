@@ -46,6 +46,12 @@ def load_classes(settings: RolloutSettings) -> None:
             loaded.check_settings(settings.agent_kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def kills_leftovers(settings: RolloutSettings) -> bool:
+    """Whether the sandbox can kill what an agent left running before it is graded; none of Harbor's own can."""
+    name = sandbox_class(settings)
+    return ":" in name and hasattr(import_class(name, label="sandbox"), "kill_processes")
+
+
 def _agent(spec: RolloutSpec, settings: RolloutSettings, timeout_s: float) -> AgentConfig:
     own_class = ":" in settings.agent
     return AgentConfig(

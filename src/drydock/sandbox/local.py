@@ -8,6 +8,8 @@ An allowlist of hosts cannot be enforced here and Harbor refuses such tasks.
 
 import functools
 import logging
+import math
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ from drydock.errors import TaskError
 from drydock.sandbox.base_images import DEFAULT_BASE_IMAGES, base_directory
 from drydock.sandbox.dockerfile import Plan, Run, read_dockerfile
 from drydock.sandbox.environment import DEFAULT_PATH, SandboxEnvironment, SandboxOptions
+from drydock.sandbox.layer_size import within_size
 from drydock.sandbox.layers import ensure_layers
 from drydock.sandbox.limits import Limits
 from drydock.sandbox.local_machine import LocalMachine, Storage
@@ -25,6 +28,8 @@ from drydock.sandbox.rootfs import ID_BASE, require_rootfs
 from drydock.sandbox.transfer_pool import in_transfer_pool
 
 _SHOWN_OUTPUT = 2000
+_BUILD_MEMORY_MB = 4096
+"""Memory of one process of a RUN line, where the task does not ask for more to run in: building often takes more."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +50,17 @@ class LocalOptions(SandboxOptions):
     max_storage_mb: int = Field(default=1024, ge=16)
     """Most that a sandbox can write; a task's smaller `storage_mb` wins."""
 
+    max_layer_mb: int = Field(default=8192, ge=16)
+    """Most that one RUN line of a Dockerfile can write to the cache's disk."""
+
     max_processes: int = Field(default=512, ge=64)
     """Most processes and threads in a sandbox."""
 
     max_memory_mb: int = Field(default=8192, ge=64)
-    """Most private memory of one process; a task's smaller `memory_mb` wins."""
+    """Most private memory of one process; a task's smaller `memory_mb` wins, but not below 4096 in RUN lines."""
 
     max_cpu_s: int = Field(default=3600, ge=1)
-    """Most CPU time of one process."""
+    """Most CPU time of one process; in RUN lines `build_timeout_sec` times `cpus` of the task, where that is less."""
 
 
 class LocalEnvironment(SandboxEnvironment):
@@ -133,22 +141,37 @@ class LocalEnvironment(SandboxEnvironment):
             file_mb=self._storage().size_mb,
         )
 
+    def _build_limits(self) -> Limits:
+        """Bounds of a RUN line; disk is bounded beside it, for all files together."""
+        task = self.task_env_config
+        cpu_s = math.ceil(task.build_timeout_sec * (task.cpus or os.cpu_count() or 1))
+        return Limits(
+            processes=self.settings.max_processes,
+            memory_mb=min(self.settings.max_memory_mb, max(self._effective_memory_mb or 0, _BUILD_MEMORY_MB)),
+            cpu_s=min(self.settings.max_cpu_s, max(1, cpu_s)),
+            file_mb=self.settings.max_layer_mb,
+        )
+
     async def _run_in_layer(self, step: Run, below: tuple[Path, ...], directory: Path) -> None:
         """Carry out a RUN line; its writes become `directory`/upper."""
         where = f"{self.environment_dir / 'Dockerfile'}:{step.line}"
         machine = LocalMachine(
             below,
             state_dir=self.settings.state_dir,
-            storage=Storage(self.settings.max_storage_mb, directory=directory),
-            limits=Limits(processes=self.settings.max_processes, memory_mb=None, cpu_s=None),
+            storage=Storage(self.settings.max_layer_mb, directory=directory),
+            limits=self._build_limits(),
             max_output_bytes=self.settings.max_output_bytes,
         )
         await machine.start()
         try:
             if self.settings.allow_network:
                 await machine.connect()
-            done = await machine.run_program(
-                step.argv, user=step.user, cwd=step.workdir, env={"PATH": DEFAULT_PATH, **dict(step.env)}
+            environment = {"PATH": DEFAULT_PATH, **dict(step.env)}
+            done = await within_size(
+                machine.run_program(step.argv, user=step.user, cwd=step.workdir, env=environment),
+                directory / "upper",
+                self.settings.max_layer_mb,
+                where,
             )
         finally:
             await machine.stop()

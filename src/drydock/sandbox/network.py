@@ -42,6 +42,7 @@ class Uplink:
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
                 pass_fds=[ready_write, lifeline_read],
+                env={"PATH": os.environ.get("PATH", os.defpath)},
             )
         except BaseException:
             os.close(ready_read)

@@ -16,7 +16,7 @@ import socket
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from pydantic import SecretStr
 
@@ -63,6 +63,14 @@ class EmbeddedService:
     def pid(self) -> int | None:
         """Process id of the API process, None outside the block."""
         return self._process.pid if self._process else None
+
+    async def ended(self) -> NoReturn:
+        """Wait for the API process to end, which it should not inside the block, and raise ServiceError saying so."""
+        assert self._process is not None
+        code = await self._process.wait()
+        raise ServiceError(
+            f"the training service {_ending(code)} in the middle of the run; see {self._state_dir / LOG_NAME}"
+        )
 
     async def __aenter__(self) -> Self:
         try:
@@ -134,3 +142,7 @@ class EmbeddedService:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+def _ending(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"

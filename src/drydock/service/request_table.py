@@ -177,7 +177,7 @@ class RequestTable:
             row = await self._store.one(tables.requests, job_id=job_id, idempotency_key=idempotency_key)
             record = RequestRecord.from_row(row) if row else None
         if record is not None and record.body_sha256 != body_sha256:
-            raise Refusal(422, f"Idempotency-Key {idempotency_key!r} was already used with another body")
+            raise Refusal(422, "Idempotency-Key: this key was already used for a call with another body")
         return record
 
     async def hold(self, record: RequestRecord, timeout_s: float, hold: asyncio.Future[None] | None = None) -> None:

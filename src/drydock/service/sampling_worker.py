@@ -15,7 +15,7 @@ from drydock.engine.sampling import TorchSamplingEngine
 from drydock.engine.types import SampleResult
 from drydock.errors import EngineError
 from drydock.service.channel import Message, WorkerChannel
-from drydock.service.worker import error_reply
+from drydock.service.worker import error_reply, log_failure
 from drydock.wire.rest import SamplingParams
 
 logger = logging.getLogger("drydock.worker.sampling")
@@ -79,7 +79,7 @@ class SamplingWorker:
         try:
             result = self._perform(message.header)
         except Exception as error:
-            logger.exception("%s failed", message.header["op"])
+            log_failure(logger, message.header["op"], error)
             self._channel.send(error_reply(number, error))
             return
         if result is not None:

@@ -6,7 +6,7 @@ service at a time may own it.
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 MEBIBYTE = 1 << 20
 
@@ -21,7 +21,7 @@ class ServiceSettings(BaseModel):
     port: int = Field(default=0, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     state_dir: Path
-    """Folder of the database, the jobs' logs, results and checkpoints; made when missing."""
+    """Folder of the database, the jobs' logs, results and checkpoints; made when missing, kept as an absolute path."""
     token: SecretStr | None = None
     """Bearer token that every call but `/healthz` must carry. None: `serve` makes one, `create_app` checks none."""
     sync_dir: Path | None = None
@@ -34,6 +34,12 @@ class ServiceSettings(BaseModel):
     """Most bytes of results with tensors that are kept on disk; the oldest give way."""
     max_wait_s: float = Field(default=600.0, gt=0)
     """Longest time that an answer is held for `Prefer: wait`."""
+
+    @field_validator("state_dir", "sync_dir")
+    @classmethod
+    def _absolute(cls, folder: Path | None) -> Path | None:
+        """Checkpoint paths are answered to callers with another working directory."""
+        return folder.resolve() if folder is not None else None
 
     @property
     def weights_dir(self) -> Path:

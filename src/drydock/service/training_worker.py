@@ -10,7 +10,7 @@ import numpy as np
 from drydock.engine.training import TrainingEngine
 from drydock.errors import EngineError
 from drydock.service.channel import Message, WorkerChannel
-from drydock.service.worker import error_reply
+from drydock.service.worker import error_reply, log_failure
 from drydock.wire.frame import decode_frame, encode_frame
 
 logger = logging.getLogger("drydock.worker.training")
@@ -42,7 +42,7 @@ class TrainingWorker:
             try:
                 reply = self._answer(op, message)
             except Exception as error:
-                logger.exception("%s failed", op)
+                log_failure(logger, op, error)
                 reply = error_reply(number, error)
             else:
                 logger.info("%s took %.3f s", op, time.monotonic() - started)

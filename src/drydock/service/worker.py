@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
-from drydock.errors import DrydockError, EngineError
+from drydock.errors import DrydockError, EngineError, UserError, WireError
 from drydock.service.channel import ChannelClosed, Message, WorkerChannel
 from drydock.service.logs import EXECUTION, JsonLines
 from drydock.service.process_death import die_with_parent
@@ -41,6 +41,14 @@ def error_reply(number: int, error: BaseException, *, cancelled: bool = False) -
             },
         }
     )
+
+
+def log_failure(log: logging.Logger, op: str, error: Exception) -> None:
+    """One line for input that was refused, which is the caller's to mend; the traceback of everything else."""
+    if isinstance(error, UserError | WireError | EngineError):
+        log.warning("%s was refused: %s", op, error)
+    else:
+        log.error("%s failed", op, exc_info=error)
 
 
 def main(arguments: list[str]) -> int:

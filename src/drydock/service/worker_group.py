@@ -218,7 +218,10 @@ def _closed_on_error(sock: socket.socket) -> Iterator[None]:
 
 
 def _environment(threads: int) -> dict[str, str]:
+    """The driver's environment without its secret. Waiting OpenMP threads sleep: on a busy machine spinning ones take
+    the cores that the others need (measured: 3 times slower with two threads on two shared cores)."""
     kept = {key: value for key, value in os.environ.items() if key != "DRYDOCK_SERVICE_TOKEN"}
+    kept.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return {**kept, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
 
 

@@ -214,6 +214,9 @@ class SandboxConfig(Section):
     state_dir: Path | None = None
     """Where sandboxes keep their files. Default: below the user's state directory."""
 
+    pass_env: list[str] = []
+    """Environment variables of the driver that a task's `task.toml` may read as `${NAME}`; others are refused."""
+
 
 class ServiceConfig(Section):
     base_url: str | None = None

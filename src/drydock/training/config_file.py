@@ -97,7 +97,10 @@ def _resolve_paths(tree: dict[str, Any], base: Path) -> None:
             node[key] = [path] if dotted.startswith("data.") else path
         elif isinstance(value, list):
             node[key] = [str(base / Path(str(item)).expanduser()) for item in value]
-    for stage in tree.get("warm_start", []):
+    stages = tree.get("warm_start")
+    if isinstance(stages, dict):
+        stages = list(stages.values())
+    for stage in stages if isinstance(stages, list) else []:
         if isinstance(stage, dict) and "conversations" in stage:
             stage["conversations"] = str(base / Path(str(stage["conversations"])).expanduser())
 

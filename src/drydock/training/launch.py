@@ -19,12 +19,13 @@ from pydantic import SecretStr
 
 from drydock.client import TrainingClient
 from drydock.deadline import deadline
-from drydock.errors import ConfigError
 from drydock.report.progress import RunProgress
 from drydock.report.summary import print_summary
 from drydock.training.config import RunConfig
 from drydock.training.config_file import to_toml
+from drydock.training.model_folder import check_model_folder
 from drydock.training.plan import RunPlan, plan_run
+from drydock.training.run_audit import audit_run_folder
 from drydock.training.run_folder import RunFolder
 from drydock.training.run_lock import driver_lock
 
@@ -49,16 +50,36 @@ def launch(config: RunConfig, secrets: Secrets, state_dir: Path, progress: RunPr
     plan = plan_run(config)
     for warning in plan.warnings:
         progress.note(f"warning: {warning}")
+    watchdog: list[threading.Timer] = []
     with driver_lock(state_dir, folder.root), progress:
-        return asyncio.run(_stoppable(config, secrets, state_dir, plan, folder, progress))
+        try:
+            return asyncio.run(_stoppable(config, secrets, state_dir, plan, folder, progress, watchdog))
+        except BaseExceptionGroup as group:
+            raise _single_cause(group) from group
+        finally:
+            for timer in watchdog:
+                timer.cancel()
+
+
+def _single_cause(error: BaseException) -> BaseException:
+    """What is inside groups of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def _stoppable(
-    config: RunConfig, secrets: Secrets, state_dir: Path, plan: RunPlan, folder: RunFolder, progress: RunProgress
+    config: RunConfig,
+    secrets: Secrets,
+    state_dir: Path,
+    plan: RunPlan,
+    folder: RunFolder,
+    progress: RunProgress,
+    watchdog: list[threading.Timer],
 ) -> int:
+    """Run until done or signalled. `watchdog` gets the timer of the hard stop, which the caller cancels at the end."""
     run = asyncio.create_task(_run(config, secrets, state_dir, plan, folder, progress), name="run")
     received: list[signal.Signals] = []
-    watchdog: list[threading.Timer] = []
 
     def stop(number: signal.Signals) -> None:
         if received:
@@ -81,9 +102,6 @@ async def _stoppable(
             raise
         log.info("stopped by %s", received[0].name)
         return 128 + received[0]
-    finally:
-        for timer in watchdog:
-            timer.cancel()
     return 0
 
 
@@ -96,7 +114,7 @@ async def _run(
     from drydock.training.session import RolloutSession, check_sandbox
 
     size_default_executor(config.generator.num_parallel_generation_workers)
-    _check_model_folder(config.trainer.policy.model.path)
+    check_model_folder(config)
     template = ChatTemplate.load(config.trainer.policy.model.path)
     check_sandbox(config, state_dir, progress)
     await _check_service(config, secrets, progress)
@@ -111,9 +129,9 @@ async def _run(
             client = await stack.enter_async_context(_service(config, secrets, folder, progress))
             loop = await stack.enter_async_context(session.training_loop(client, folder, progress))
             await loop.run()
-            tokens = loop.tokens
             progress.waiting("everything to be stopped")
-        print_summary(folder, tokens, progress.console)
+        progress.waiting("the tokens in the trajectory files to be audited")
+        print_summary(folder, await asyncio.to_thread(audit_run_folder, folder.root), progress.console)
     except asyncio.CancelledError:
         log.warning("the run was stopped")
         raise
@@ -128,7 +146,10 @@ async def _run(
 async def _service(
     config: RunConfig, secrets: Secrets, folder: RunFolder, progress: RunProgress
 ) -> AsyncIterator[TrainingClient]:
-    """A client of the configured service, or of one that is started for this run and stopped after it."""
+    """A client of the configured service, or of one that is started for this run and stopped after it.
+
+    A service started here that ends by itself cancels the block, which then raises ServiceError (in a group).
+    """
     if config.service.base_url:
         async with _client(config, config.service.base_url, secrets.service_token) as client:
             yield client
@@ -140,8 +161,13 @@ async def _service(
     async with (
         EmbeddedService(folder.service_state, start_timeout_s=limit) as service,
         _client(config, service.base_url, service.token) as client,
+        asyncio.TaskGroup() as group,
     ):
-        yield client
+        watch = group.create_task(service.ended(), name="watch the training service")
+        try:
+            yield client
+        finally:
+            watch.cancel()
 
 
 def _client(config: RunConfig, base_url: str, token: SecretStr | None) -> TrainingClient:
@@ -157,16 +183,6 @@ async def _check_service(config: RunConfig, secrets: Secrets, progress: RunProgr
         progress.waiting(f"the training service at {config.service.base_url} to answer")
         async with _client(config, config.service.base_url, secrets.service_token) as client:
             await client.capacity()
-
-
-def _check_model_folder(path: str) -> None:
-    folder = Path(path)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ConfigError(f"trainer.policy.model.path: {folder} has no config.json; give a Hugging Face model folder")
-    if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise ConfigError(f"trainer.policy.model.path: {folder} holds no weights; give a folder with *.safetensors")
-    if not folder.is_dir() and (folder.is_absolute() or path.startswith(".")):
-        raise ConfigError(f"trainer.policy.model.path: no such model folder: {folder}")
 
 
 def _open_folder(folder: RunFolder, config: RunConfig, progress: RunProgress) -> None:

@@ -4,13 +4,13 @@ The loop knows no process, port or signal: those belong to `launch.py`, which ha
 folder. It writes everything as it goes, so that a run that is stopped keeps all that it computed.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from drydock.proxy.audit import TokenAudit
 from drydock.proxy.template import ChatTemplate
 from drydock.report.curve import RewardCurve
 from drydock.report.metrics import MetricsFile
@@ -47,7 +47,6 @@ class TrainingLoop:
     system_prompt: str
     tools: list[dict]
     progress: RunProgress
-    tokens: TokenAudit = field(default_factory=TokenAudit)
 
     async def run(self) -> None:
         """The whole run; metrics, trajectories and the graph are on disk when it returns."""
@@ -96,13 +95,12 @@ class TrainingLoop:
         result = await train_step(tasks, step, self.job, self.config, rollouts)
         self._write_trajectories(result.trajectories)
         audited = audit_trajectories(result.trajectories)
-        self.tokens += audited
         metrics = result.metrics | {
             "tokens/retokenized": audited.retokenized_tokens,
             "tokens/unrecorded": audited.unrecorded_tokens,
         }
         MetricsFile(self.folder.metrics).write(step, metrics)
-        self._draw()
+        await self._draw()
         self.progress.note(_step_line(step, self.plan.steps, metrics))
 
     async def _evaluate(self, step: int) -> None:
@@ -115,7 +113,7 @@ class TrainingLoop:
         self._write_trajectories(trajectories)
         metrics = evaluation_metrics(trajectories, time.monotonic() - started)
         MetricsFile(self.folder.metrics).write(step, metrics)
-        self._draw()
+        await self._draw()
         score = metrics["eval/all/avg_score"]
         shown = "no rollout was graded" if score is None else f"mean score {score:.3f}"
         masked = f", masked {metrics['eval/all/masked']} rollouts" if metrics["eval/all/masked"] else ""
@@ -166,9 +164,10 @@ class TrainingLoop:
         for trajectory in trajectories:
             trajectory.write(self.folder.trajectories(trajectory.step, trajectory.split))
 
-    def _draw(self) -> None:
+    async def _draw(self) -> None:
         curve = RewardCurve.from_metrics(MetricsFile(self.folder.metrics).read())
-        draw_reward_graph(curve, self.config.trainer.run_name, self.folder.graph_svg, self.folder.graph_png)
+        title, folder = self.config.trainer.run_name, self.folder
+        await asyncio.to_thread(draw_reward_graph, curve, title, folder.graph_svg, folder.graph_png)
 
 
 def _step_line(step: int, steps: int, metrics: dict) -> str:

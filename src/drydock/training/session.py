@@ -109,6 +109,7 @@ class RolloutSession:
             agent_kwargs=agent_kwargs,
             environment=config.sandbox.environment,
             environment_kwargs=environment_kwargs,
+            pass_env=tuple(config.sandbox.pass_env),
             unsubmitted=config.generator.unsubmitted,
             deadlines=RolloutDeadlines(
                 sandbox_start_s=limits.sandbox_start_s, agent_s=limits.agent_s, verifier_s=limits.verifier_s

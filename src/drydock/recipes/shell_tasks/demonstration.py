@@ -9,11 +9,12 @@ import json
 import random
 from typing import Any
 
-from drydock.harness.shell import render_output
+from drydock.harness.observation import render_output
 from drydock.recipes.shell_tasks.task import Kind, ShellTask, search_command, word, write_command
 
 Message = dict[str, Any]
-MAX_OUTPUT_CHARS = 16000
+MAX_OUTPUT_CHARS = 400
+"""As `agent.max_output_chars` in run.toml."""
 
 
 def clean_demonstration(task: ShellTask) -> list[Message]:

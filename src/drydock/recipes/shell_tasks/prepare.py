@@ -30,7 +30,7 @@ class DemoData:
     """How much to make; `sloppy_share` is the share of mistaken conversations in the second warm-start stage."""
 
     seed: int = 0
-    train_tasks: int = 256
+    train_tasks: int = 320
     held_out_tasks: int = 32
     clean_demonstrations: int = 6000
     sloppy_demonstrations: int = 800
