@@ -107,6 +107,7 @@ def test_the_runs_folder_holds_what_the_design_names(finished: tuple[Path, str, 
     assert any(checkpoint.rglob("*.safetensors"))
     assert any(checkpoint.rglob("config.json"))
     assert not list(run.rglob("*.partial"))
+    assert list((run / "turns").iterdir()) == []
 
 
 def test_metrics_and_log_have_the_published_names(finished: tuple[Path, str, int]) -> None:

@@ -163,6 +163,7 @@ class TrainingLoop:
     def _write_trajectories(self, trajectories: Sequence[Trajectory]) -> None:
         for trajectory in trajectories:
             trajectory.write(self.folder.trajectories(trajectory.step, trajectory.split))
+            self.folder.turn_log(trajectory.rollout_id).unlink(missing_ok=True)
 
     async def _draw(self) -> None:
         curve = RewardCurve.from_metrics(MetricsFile(self.folder.metrics).read())

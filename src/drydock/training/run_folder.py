@@ -78,6 +78,15 @@ class RunFolder:
         self.root.mkdir(parents=True, exist_ok=True)
         return kept
 
+    @property
+    def turns(self) -> Path:
+        """Logs of turns whose rollout has no trajectory file yet; what a killed driver leaves of them is here."""
+        return self.root / "turns"
+
+    def turn_log(self, rollout_id: str) -> Path:
+        """The log that the chat proxy keeps of a rollout's turns, written before each reply."""
+        return self.turns / f"{rollout_id}.jsonl"
+
     def trajectories(self, step: int, split: Split) -> Path:
         return self.root / "trajectories" / f"step_{step}" / split
 

@@ -116,8 +116,8 @@ class RolloutSession:
             ),
         )
 
-    def proxy(self, sampler: ServiceSampler, sampling: SamplingConfig) -> ChatProxy:
-        """A chat proxy that samples with the given settings."""
+    def proxy(self, sampler: ServiceSampler, sampling: SamplingConfig, turns: Path) -> ChatProxy:
+        """A chat proxy that samples with the given settings and logs turns in the folder `turns`."""
         params = SamplingParams(
             max_tokens=sampling.max_generate_length,
             temperature=sampling.temperature,
@@ -129,6 +129,7 @@ class RolloutSession:
             context_tokens=self.config.generator.max_input_length,
             max_new_tokens=sampling.max_generate_length,
             call_deadline_s=self.config.deadlines.sampling_call_s,
+            turn_log=turns,
         )
         return ChatProxy(self.template, HermesParser(), sampler, settings)
 
@@ -143,8 +144,8 @@ class RolloutSession:
             sampler = ServiceSampler(client, job.job_id, deadline_s=self.config.deadlines.sampling_call_s)
             eval_sampling = generator.eval_sampling_params or generator.sampling_params
             async with (
-                self.proxy(sampler, generator.sampling_params) as proxy,
-                self.proxy(sampler, eval_sampling) as eval_proxy,
+                self.proxy(sampler, generator.sampling_params, folder.turns) as proxy,
+                self.proxy(sampler, eval_sampling, folder.turns) as eval_proxy,
             ):
                 yield TrainingLoop(
                     config=self.config,

@@ -30,11 +30,11 @@ class DemoData:
     """How much to make; `sloppy_share` is the share of mistaken conversations in the second warm-start stage."""
 
     seed: int = 0
-    train_tasks: int = 320
+    train_tasks: int = 384
     held_out_tasks: int = 32
     clean_demonstrations: int = 6000
     sloppy_demonstrations: int = 800
-    sloppy_share: float = 0.75
+    sloppy_share: float = 0.7
 
 
 def prepare(folder: Path, data: DemoData) -> Path:
