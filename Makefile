@@ -2,7 +2,10 @@ SEED ?= 0
 ARGS ?=
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow check format docs lock clean
+.PHONY: help setup demo test test-slow check format docs lock clean
+
+help:             ## this list
+	@grep -E "^[a-z-]+:.*##" Makefile | sed "s/:.*##/ -/"
 
 setup:            ## environment, sandbox packages, sandbox root file system
 	@bash scripts/setup.sh

@@ -54,3 +54,10 @@ def test_a_pass_deals_each_task_at_most_once_and_epochs_differ() -> None:
     assert first != second
     assert batches == list(deal_batches(tasks, batch_size=3, epochs=2, shuffle=True, seed=4))
     assert batches != list(deal_batches(tasks, batch_size=3, epochs=2, shuffle=True, seed=5))
+
+
+def test_a_malformed_task_toml_is_refused_by_name_wherever_it_stands(tmp_path: Path) -> None:
+    write(tmp_path, "first")
+    (write(tmp_path, "second") / "task.toml").write_text("[environment")
+    with pytest.raises(ConfigError, match=r"data\.train: .*second/task\.toml cannot be read"):
+        find_tasks([tmp_path], "data.train")

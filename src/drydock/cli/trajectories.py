@@ -23,7 +23,7 @@ def audit(run_folder: Annotated[Path, typer.Argument(help="The run's folder (CKP
         raise UserError(f"{run_folder} holds no trajectories: give the folder of a run")
     totals = audit_run_folder(run_folder)
     typer.echo(
-        f"{totals.trained_tokens} trained tokens, {totals.retokenized_tokens} of them re-tokenized, "
+        f"{totals.trained_tokens} tokens with loss mask 1, {totals.retokenized_tokens} of them re-tokenized, "
         f"{totals.unrecorded_tokens} of them not in the sampler's record"
     )
     if not totals.clean:

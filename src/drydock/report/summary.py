@@ -49,11 +49,26 @@ def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None
     graded = sum(record.get("rollouts/graded") or 0 for record in records)
     console.print(f"rollouts: {graded} graded, {masked} masked{_causes(records)}", markup=False)
     console.print(
-        f"tokens: {tokens.trained_tokens} trained, {tokens.retokenized_tokens} of them re-tokenized, "
+        f"tokens: {tokens.trained_tokens} with loss mask 1 (evaluations included), "
+        f"{tokens.retokenized_tokens} of them re-tokenized, "
         f"{tokens.unrecorded_tokens} of them not in the sampler's record",
         markup=False,
     )
+    steps = [record for record in records if "policy/updates" in record]
+    if steps and not any(record["policy/updates"] for record in steps):
+        console.print(
+            "warning: no step changed the model: in every group all rewards were equal; the tasks are too hard or too "
+            "easy for it, or the group is too small",
+            markup=False,
+        )
+    saved = sorted(
+        (paths.root / "checkpoints").glob("step_*"), key=lambda folder: int(folder.name.removeprefix("step_"))
+    )
+    model = (
+        saved[-1] if saved else "not in this folder; trainer.save_final_checkpoint=true saves it at the end of a run"
+    )
     for name, path in (
+        ("model", model),
         ("curve", f"{paths.graph_svg} (and .png)"),
         ("metrics", paths.metrics),
         ("trajectories", paths.root / "trajectories"),

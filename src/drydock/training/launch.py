@@ -17,8 +17,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from drydock.client import TrainingClient
+from drydock.client import Refused, TrainingClient
 from drydock.deadline import deadline
+from drydock.errors import UserError
 from drydock.report.progress import RunProgress
 from drydock.report.summary import print_summary
 from drydock.training.config import RunConfig
@@ -101,6 +102,8 @@ async def _stoppable(
         if not received:
             raise
         log.info("stopped by %s", received[0].name)
+        if folder.log.exists():
+            progress.note(f"stopped by {received[0].name}; what there is: {folder.root}")
         return 128 + received[0]
     return 0
 
@@ -182,7 +185,16 @@ async def _check_service(config: RunConfig, secrets: Secrets, progress: RunProgr
     if config.service.base_url:
         progress.waiting(f"the training service at {config.service.base_url} to answer")
         async with _client(config, config.service.base_url, secrets.service_token) as client:
-            await client.capacity()
+            try:
+                await client.capacity()
+            except Refused as error:
+                if error.status != 401:
+                    raise
+                said = "refused the token" if secrets.service_token else "wants a token"
+                raise UserError(
+                    f"the training service at {config.service.base_url} {said}: set DRYDOCK_SERVICE_TOKEN "
+                    "(a service started by hand keeps it in its state folder, in the file `token`)"
+                ) from None
 
 
 def _open_folder(folder: RunFolder, config: RunConfig, progress: RunProgress) -> None:

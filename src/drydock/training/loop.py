@@ -27,7 +27,7 @@ from drydock.training.policy_job import PolicyJob
 from drydock.training.run_audit import audit_trajectories
 from drydock.training.run_folder import RunFolder, Split, copy_checkpoint
 from drydock.training.task_set import Task
-from drydock.training.train_step import train_step
+from drydock.training.train_step import dominant_cause, train_step
 from drydock.training.warm_start import run_stage
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,12 @@ class TrainingLoop:
             total = len(tasks) * group
             with self.progress.counted(f"step {step} of {self.plan.steps}: rollouts", total) as counter:
                 specs = self._specs(tasks, step, "train", group, attempt)
-                return await self._finished(self.pool, specs, counter.advance)
+                trajectories = await self._finished(self.pool, specs, counter.advance)
+            if all(trajectory.masked for trajectory in trajectories):
+                attempts = self.config.trainer.step_retries + 1
+                cause = dominant_cause(trajectories)
+                self.progress.note(f"step {step}, attempt {attempt + 1} of {attempts}: no rollout was graded: {cause}")
+            return trajectories
 
         result = await train_step(tasks, step, self.job, self.config, rollouts)
         self._write_trajectories(result.trajectories)
@@ -173,8 +178,12 @@ class TrainingLoop:
 
 def _step_line(step: int, steps: int, metrics: dict) -> str:
     reward = metrics["reward/avg_raw_reward"]
+    if metrics["policy/updates"]:
+        update = f"mismatch {metrics['mismatch/logprob_diff_max']:.1e}"
+    else:
+        update = "no update: in each group all rewards are equal"
     return (
         f"step {step:>3} of {steps}  reward {reward:.3f}  graded {metrics['rollouts/graded']}"
-        f"  masked {metrics['rollouts/masked']}  mismatch {metrics.get('mismatch/logprob_diff_max', float('nan')):.1e}"
+        f"  masked {metrics['rollouts/masked']}  {update}"
         f"  {metrics['timing/generate']:.1f} + {metrics['timing/train_critic_and_policy']:.1f} s"
     )

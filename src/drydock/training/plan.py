@@ -37,7 +37,7 @@ def plan_run(config: RunConfig) -> RunPlan:
         warnings.append("data.eval is not set: evaluations use the training tasks, so they do not show generalisation")
         evaluation = train
     shared = {task.path for task in train} & {task.path for task in evaluation}
-    if config.data.eval and shared:
+    if evaluates and config.data.eval and shared:
         what = (
             "data.eval and data.train are the same tasks"
             if len(shared) == len(evaluation)

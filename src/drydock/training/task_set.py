@@ -1,6 +1,7 @@
 """The tasks of a run: found on disk, checked, and dealt out in batches, one pass an epoch."""
 
 import random
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,7 @@ def _looks_like_task(folder: Path) -> bool:
 
 
 def _check_complete(folder: Path, setting: str) -> None:
+    _check_readable(folder / "task.toml", setting)
     if (folder / "steps").is_dir():
         return
     missing = [name for name in REQUIRED_FILES if not (folder / name).exists()]
@@ -87,3 +89,13 @@ def _check_complete(folder: Path, setting: str) -> None:
         raise ConfigError(
             f"{setting}: the task {folder} has no {' and no '.join(missing)}; add it or leave the task out"
         )
+
+
+def _check_readable(file: Path, setting: str) -> None:
+    """A malformed task.toml would fail every rollout of its task, hours into the run."""
+    try:
+        tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{setting}: {file} cannot be read: {error}; mend it or leave the task out") from None
