@@ -192,7 +192,7 @@ async def _check_service(config: RunConfig, secrets: Secrets, progress: RunProgr
                     raise
                 said = "refused the token" if secrets.service_token else "wants a token"
                 raise UserError(
-                    f"the training service at {config.service.base_url} {said}: set DRYDOCK_SERVICE_TOKEN "
+                    f"the training service at {config.service.base_url} {said} (HTTP 401): set DRYDOCK_SERVICE_TOKEN "
                     "(a service started by hand keeps it in its state folder, in the file `token`)"
                 ) from None
 
