@@ -33,7 +33,7 @@ docs: setup       ## the pages that are made from the code
 	$(BIN)/python -m drydock.training.config_reference > docs/configuration.md
 
 lock:             ## renew the locks
-	$(BIN)/uv pip compile --python-version 3.12 --extra agent --extra service --extra dev --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --python-version 3.12 --extra agent --extra service --extra postgres --extra dev --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --python-version 3.12 --generate-hashes --no-emit-index-url --no-header requirements/uv.in -o requirements/uv.txt
 
 clean:

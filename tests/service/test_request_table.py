@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from drydock.errors import EngineError, UserError, WorkerLost
 from drydock.service import request_table as module
-from drydock.service import store as tables
+from drydock.service import schema as tables
 from drydock.service.problems import Refusal
 from drydock.service.request_table import Outcome, RequestRecord, RequestTable
 from drydock.service.request_view import request_state
@@ -147,15 +147,6 @@ async def test_results_with_tensors_are_files_and_the_oldest_give_way(table: Req
     assert (await request_state(table, records[-1], None, None))["result"] == {"text": "x" * 3000}
     with pytest.raises(Refusal, match="dropped to make room"):
         await request_state(table, records[0], None, None)
-
-
-async def test_a_database_of_another_version_is_refused(tmp_path: Path):
-    path = tmp_path / "old.sqlite"
-    opened = await Store.open(path)
-    await opened.put(tables.meta, [{"key": "schema_version", "value": 99}])
-    await opened.close()
-    with pytest.raises(UserError, match="schema version 99"):
-        await Store.open(path)
 
 
 async def test_a_key_that_fell_out_of_memory_is_found_in_the_store(

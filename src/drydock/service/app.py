@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from sqlalchemy import Connection
 
 from drydock.errors import DrydockError
-from drydock.service import store as tables
+from drydock.service import schema as tables
 from drydock.service.checkpoints import Checkpoints
 from drydock.service.context import Service, attach
 from drydock.service.gate import Gate
@@ -37,7 +37,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         settings.weights_dir.mkdir(parents=True, exist_ok=True)
         for stale in settings.weights_dir.glob("req_*.safetensors"):
             stale.unlink()
-        store = await Store.open(settings.state_dir / DATABASE)
+        url = settings.database_url
+        store = await Store.open(url.get_secret_value() if url else settings.state_dir / DATABASE)
         try:
             await store.run(_fail_what_was_live)
             results = ResultFiles(settings.state_dir / "results", settings.max_result_bytes)

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from drydock.service import store as tables
+from drydock.service import schema as tables
 from drydock.service.jobs import Jobs
 from drydock.service.live_job import LiveJob
 from drydock.service.problems import Refusal

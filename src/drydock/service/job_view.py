@@ -1,6 +1,6 @@
 """A job as the API shows it."""
 
-from drydock.service.store import Row
+from drydock.service.schema import Row
 from drydock.service.timestamps import iso
 from drydock.wire.rest import ID_SEGMENT
 

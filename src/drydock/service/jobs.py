@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from drydock.errors import DrydockError
-from drydock.service import store as tables
+from drydock.service import schema as tables
 from drydock.service.chunk_groups import ChunkGroups
 from drydock.service.job_admission import refuse_unsupported, wanted_gpus, worker_threads
 from drydock.service.job_view import job_view
 from drydock.service.live_job import LiveJob
 from drydock.service.problems import Refusal
 from drydock.service.request_table import RequestTable
-from drydock.service.store import Row, Store
+from drydock.service.schema import Row
+from drydock.service.store import Store
 from drydock.service.worker_group import OperationError, WorkerGroup, WorkerSpec
 from drydock.wire.rest import JobCreate, sub_job_id
 from drydock.wire.status import JobStatus, SubJobStatus, advance

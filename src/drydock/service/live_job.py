@@ -10,7 +10,7 @@ from typing import Any
 
 from drydock.service.chunk_groups import ChunkGroups
 from drydock.service.problems import Refusal
-from drydock.service.store import Row
+from drydock.service.schema import Row
 from drydock.service.worker_group import WorkerGroup
 from drydock.wire.rest import JobCreate
 from drydock.wire.status import JobStatus, SubJobStatus

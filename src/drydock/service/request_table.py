@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drydock.errors import DrydockError
-from drydock.service import store as tables
+from drydock.service import schema as tables
 from drydock.service.problems import Refusal
 from drydock.service.result_files import ResultFiles
-from drydock.service.store import Row, Store
+from drydock.service.schema import Row
+from drydock.service.store import Store
 from drydock.service.worker_group import OperationError, WorkerStopped
 from drydock.wire.status import RequestStatus, advance
 
@@ -44,8 +45,8 @@ class Outcome:
 class RequestRecord:
     """One request.
 
-    wants_tensors: DSSST1 results were asked for. waiters: futures of held answers. claims: how often it was asked
-    for again, by poll or by key.
+    wants_tensors: DSSST1 results were asked for. arguments: what a restarted service needs to go on with it.
+    waiters: futures of held answers. claims: how often it was asked for again, by poll or by key.
     """
 
     request_id: str
@@ -57,6 +58,7 @@ class RequestRecord:
     idempotency_key: str | None = None
     body_sha256: str | None = None
     wants_tensors: bool = False
+    arguments: dict[str, Any] | None = None
     outcome: Outcome = field(default_factory=Outcome)
     result_file: str | None = None
     error: str | None = None
@@ -77,6 +79,7 @@ class RequestRecord:
             "idempotency_key": self.idempotency_key,
             "body_sha256": self.body_sha256,
             "wants_tensors": int(self.wants_tensors),
+            "arguments": self.arguments,
             "result": self.outcome.result,
             "result_file": self.result_file,
             "error": self.error,

@@ -24,6 +24,24 @@ class ServiceSettings(BaseModel):
     """Folder of the database, the jobs' logs, results and checkpoints; made when missing, kept as an absolute path."""
     token: SecretStr | None = None
     """Bearer token that every call but `/healthz` must carry. None: `serve` makes one, `create_app` checks none."""
+    database_url: SecretStr | None = None
+    """`postgresql://user:password@host/name`; by default a SQLite file in `state_dir`."""
+    tls_cert: Path | None = None
+    """Certificate chain (PEM). With `tls_key` the service speaks https only."""
+    tls_key: Path | None = None
+    """Private key (PEM) of `tls_cert`."""
+    rate_limit_per_s: float = Field(default=1000.0, gt=0)
+    """Calls per second that one token may make over time; a burst of twice as many passes. Beyond it: 429."""
+    pool: dict[str, int] | None = None
+    """GPUs by hardware type (`{"H200": 8}`), or `{"CPU": slots}`. None: the GPUs found, or CPU slots without any."""
+    outlive_api_s: float = Field(default=300.0, ge=0)
+    """How long worker processes wait for the API process to come back after it died; 0: they die with it."""
+    heartbeat_timeout_s: float = Field(default=60.0, gt=0)
+    """A worker process that says nothing for so long is killed as hung."""
+    worker_memory_mb: int | None = Field(default=None, ge=64)
+    """Most resident memory of one worker process; one that uses more is killed. None: no limit."""
+    prices: dict[str, float] = {}
+    """Price of one unit of each meter (`{"gpu_seconds": 0.001}`); usage answers then carry a `cost`."""
     sync_dir: Path | None = None
     """Where weights stand while they are handed from trainer to sampler (default: `state_dir`/sync)."""
     max_body_bytes: int = Field(default=62 * MEBIBYTE, ge=MEBIBYTE)

@@ -1,8 +1,8 @@
-"""The service's memory: jobs, their sub-jobs, requests and checkpoints in one SQLite database.
+"""The service's memory: jobs, their sub-jobs, requests, checkpoints, tokens and usage in one database.
 
-SQLAlchemy Core over SQLite in WAL mode. Every statement runs on the store's single thread, so the event loop never
-waits for the disk and transactions never meet each other. The database has a version row; one that another version
-wrote is refused, never guessed at. Rows are plain dicts; `jobs.py` and `request_table.py` own their meaning.
+SQLAlchemy Core over SQLite in WAL mode (a file of the state folder) or PostgreSQL (by URL). Every statement runs on
+the store's single thread, so the event loop never waits for the disk and transactions never meet each other. The
+schema is brought up to date when the store is opened; a database that a newer version wrote is refused.
 """
 
 import asyncio
@@ -12,94 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    create_engine,
-    event,
-    select,
-    update,
-)
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import DatabaseError
+from alembic import command
+from alembic.config import Config
+from alembic.util.exc import CommandError
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
 
 from drydock.errors import UserError
+from drydock.service.schema import Row
 
-SCHEMA_VERSION = 1
-
-_metadata = MetaData()
-
-meta = Table("meta", _metadata, Column("key", String, primary_key=True), Column("value", Integer, nullable=False))
-
-jobs = Table(
-    "jobs",
-    _metadata,
-    Column("job_id", String, primary_key=True),
-    Column("status", String, nullable=False),
-    Column("reason", String),
-    Column("comment", String),
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
-    Column("body", JSON, nullable=False),
-    Index("jobs_by_status", "status"),
-)
-"""`body` is the creation body as it came."""
-
-sub_jobs = Table(
-    "sub_jobs",
-    _metadata,
-    Column("sub_job_id", String, primary_key=True),
-    Column("job_id", String, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("job_type", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("config", JSON, nullable=False),
-    Index("sub_jobs_by_job", "job_id"),
-)
-
-requests = Table(
-    "requests",
-    _metadata,
-    Column("request_id", String, primary_key=True),
-    Column("job_id", String, nullable=False),
-    Column("kind", String, nullable=False),
-    Column("status", String, nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("updated_at", Float, nullable=False),
-    Column("idempotency_key", String),
-    Column("body_sha256", String),
-    Column("wants_tensors", Integer, nullable=False),
-    Column("result", JSON(none_as_null=True)),
-    Column("result_file", String),
-    Column("error", String),
-    Column("error_type", String),
-    Column("blame", String),
-    Index("requests_by_key", "job_id", "idempotency_key"),
-    Index("requests_by_status", "status"),
-)
-"""`result_file` names a DSSST1 frame under `state_dir`/results, for results that hold tensors."""
-
-checkpoints = Table(
-    "checkpoints",
-    _metadata,
-    Column("job_id", String, primary_key=True),
-    Column("checkpoint_id", String, primary_key=True),
-    Column("checkpoint_type", String, nullable=False),
-    Column("global_steps", Integer),
-    Column("avg_loss", Float),
-    Column("created_at", Float, nullable=False),
-    Column("path", String, nullable=False),
-)
-
-Row = dict[str, Any]
+_FIRST_REVISION = "0001"
+_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Store:
@@ -110,20 +34,24 @@ class Store:
         self._executor = executor
 
     @classmethod
-    async def open(cls, path: Path) -> "Store":
-        """Opens or makes the database at `path`. Raises UserError for another schema version or a foreign file."""
-        executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        engine = create_engine(f"sqlite:///{path}", connect_args={"check_same_thread": False, "timeout": 10})
-        event.listen(engine, "connect", _set_pragmas)
-        store = cls(engine, executor)
+    async def open(cls, where: Path | str) -> "Store":
+        """Opens or makes the database, a SQLite file or a database URL, and migrates it.
+
+        Raises UserError, which names no password, for a database that cannot be used or that a newer version wrote.
+        """
+        url = database_url(where)
+        store = cls(_engine(url), ThreadPoolExecutor(1, thread_name_prefix="store"))
+        shown = url.render_as_string(hide_password=True) if isinstance(where, str) else str(where)
         try:
-            await store.run(lambda connection: _prepare(connection, path))
+            await store.run(_migrate)
         except DatabaseError as error:
             await store.close()
-            raise UserError(f"{path} is not a usable database: {error.orig}; move it away or name another") from error
-        except UserError:
+            raise UserError(f"{shown} is not a usable database: {error.orig}; move it away or name another") from error
+        except CommandError as error:
             await store.close()
-            raise
+            raise UserError(
+                f"{shown} was written by a newer version of drydock ({error}): update, or start with another database"
+            ) from error
         return store
 
     async def run[T](self, work: Callable[[Connection], T]) -> T:
@@ -136,17 +64,14 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(self._executor, transaction)
 
     async def put(self, table: Table, rows: Iterable[Row]) -> None:
-        """Inserts rows, replacing those with the same primary key, in one transaction."""
+        """Inserts rows, replacing those with the same primary key, in one transaction. All rows have the same keys."""
         batch = list(rows)
         if batch:
-            await self.run(lambda connection: _upsert(connection, table, batch))
+            await self.run(lambda connection: upsert(connection, table, batch))
 
     async def rows(self, table: Table, **equal: Any) -> list[Row]:
         """The rows whose columns equal the given values."""
-        statement = select(table)
-        for name, value in equal.items():
-            statement = statement.where(table.c[name] == value)
-        return await self.run(lambda connection: [dict(row._mapping) for row in connection.execute(statement)])
+        return await self.run(lambda connection: fetch(connection, table, **equal))
 
     async def one(self, table: Table, **equal: Any) -> Row | None:
         """The first such row."""
@@ -159,6 +84,37 @@ class Store:
         self._executor.shutdown()
 
 
+def database_url(where: Path | str) -> URL:
+    """The URL of a SQLite file, or a URL that is one already. Raises UserError for one that cannot be used."""
+    if isinstance(where, Path):
+        return URL.create("sqlite", database=str(where))
+    try:
+        url = make_url(where)
+    except ArgumentError as error:
+        raise UserError("the database URL cannot be read: use postgresql://user:password@host/name") from error
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in _INSERT:
+        raise UserError(f"databases of kind {url.get_backend_name()!r} are not supported: use sqlite or postgresql")
+    return url
+
+
+def fetch(connection: Connection, table: Table, **equal: Any) -> list[Row]:
+    """The rows whose columns equal the given values, inside a transaction."""
+    statement = select(table)
+    for name, value in equal.items():
+        statement = statement.where(table.c[name] == value)
+    return [dict(row._mapping) for row in connection.execute(statement)]
+
+
+def upsert(connection: Connection, table: Table, rows: list[Row]) -> None:
+    """Inserts rows, replacing the given columns of those with the same primary key, inside a transaction."""
+    statement = _INSERT[connection.dialect.name](table)
+    keys = [column.name for column in table.primary_key]
+    replaced = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=replaced), rows)
+
+
 def fail_unfinished(connection: Connection, table: Table, terminal: Iterable[str], changes: Row) -> list[str]:
     """Sets `changes` on every row whose status is not in `terminal`; the job ids concerned, once each."""
     unfinished = table.c.status.not_in(list(terminal))
@@ -167,23 +123,26 @@ def fail_unfinished(connection: Connection, table: Table, terminal: Iterable[str
     return list(found)
 
 
-def _upsert(connection: Connection, table: Table, rows: list[Row]) -> None:
-    statement = insert(table)
-    replaced = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
-    keys = [column.name for column in table.primary_key]
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=replaced), rows)
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 10})
+        event.listen(engine, "connect", _set_pragmas)
+        return engine
+    try:
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise UserError("PostgreSQL needs the extra `postgres`: pip install 'drydock-rl[postgres]'") from error
 
 
-def _prepare(connection: Connection, path: Path) -> None:
-    _metadata.create_all(connection)
-    found = connection.execute(select(meta.c.value).where(meta.c.key == "schema_version")).scalar()
-    if found is None:
-        connection.execute(meta.insert().values(key="schema_version", value=SCHEMA_VERSION))
-    elif found != SCHEMA_VERSION:
-        raise UserError(
-            f"{path} has schema version {found}, this service writes version {SCHEMA_VERSION}: "
-            "start it with another --state-dir"
-        )
+def _migrate(connection: Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", "drydock:service/migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    tables = set(inspect(connection).get_table_names())
+    if "jobs" in tables and "alembic_version" not in tables:
+        command.stamp(config, _FIRST_REVISION)
+    command.upgrade(config, "head")
 
 
 def _set_pragmas(connection: sqlite3.Connection, _: object) -> None:
