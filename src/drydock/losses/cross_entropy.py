@@ -26,6 +26,6 @@ class CrossEntropyConfig(BaseModel):
 
 def cross_entropy_loss(inputs: LossInputs, config: CrossEntropyConfig, denominators: Denominators) -> LossOutput:
     """Loss of one micro-batch. Metrics: `entropy`, the unweighted mean of -lp over positions with weight."""
-    loss = aggregate(-inputs.logprobs, inputs.loss_mask, Aggregation.TOKEN_MEAN, denominators)
+    loss = aggregate(-inputs.logprobs, inputs, Aggregation.TOKEN_MEAN, denominators)
     with torch.no_grad():
         return LossOutput(loss=loss, means={"entropy": -inputs.logprobs[inputs.loss_mask != 0].sum()})

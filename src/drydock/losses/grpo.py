@@ -1,97 +1,120 @@
-"""The clipped policy-gradient surrogate with a token ratio (GRPO, PPO) or a sequence ratio (GSPO).
+"""The policy-gradient loss of the wire: GRPO and PPO, GSPO, CISPO, SAPO, M2PO, decoupled PPO, by configuration.
 
-    token:     r_it = exp(lp_it - old_it)                          GRPO, arXiv 2402.03300, eq. 3
-    sequence:  r_it = s_i = exp(sum_t m (lp - old) / sum_t m)      GSPO, arXiv 2507.18071, eq. 7
-               and A_it becomes the mean of A over the row's mask
-    loss_it  = max(-A r, -A clip(r, 1 - eps_clip, 1 + eps_clip_higher))
-    c_clip:    loss_it = min(loss_it, c_clip |A|)                  dual clip, arXiv 1912.09729, eq. 5
+    loss_it = surrogate(r_it, A_it) * w_it * c_it
 
-Without old log-probs, old = stop_grad(lp): the ratio is 1 and the gradient that of plain policy gradient.
-The log ratio is clamped to +-20 before the exponential, so that a stray token cannot overflow it.
+r is the ratio to the proximal policy, on token or sequence level (`drydock.losses.ratio`); the surrogate is the
+clipped one (`clipping`), CISPO's (`cispo`) or SAPO's (`sapo`). w is the behaviour weight exp(prox - old), or the
+truncated one where `off_policy_correction.tis_ratio_type` asks for it. c collects what else weighs or drops a token:
+`context.rollout_is_weights`, the correction's masks (`off_policy`), M2PO's choice (`m2po`). KL, entropy and
+aggregation: `policy`. Presets (DAPO, Dr.GRPO, GSPO, ...) are in docs/losses.md.
 """
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from drydock.errors import UserError
-from drydock.losses.aggregation import Aggregation, aggregate
-from drydock.losses.base import Denominators, LossInputs, LossOutput
-
-MAX_LOG_RATIO = 20.0
-
-
-class GrpoConfig(BaseModel):
-    """Settings of the `grpo` loss; names as on the wire."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    eps_clip: float = Field(default=0.2, ge=0.0)
-    """Lower clip distance, and the upper one unless `eps_clip_higher` is given (GSPO: 3e-4)."""
-    eps_clip_higher: float | None = Field(default=None, ge=0.0)
-    """Upper clip distance (DAPO: 0.28, GSPO: 4e-4)."""
-    c_clip: float | None = Field(default=None, gt=1.0)
-    """Dual clip: bound of a token's loss in units of |A|; off when None (usual value 3)."""
-    importance_sampling_level: str = Field(default="token", pattern="^(token|sequence)$")
-    """`token` for GRPO, `sequence` for GSPO."""
-    loss_agg_mode: Aggregation = Aggregation.TOKEN_MEAN
-    """How per-token terms become one number; see `drydock.losses.aggregation`."""
-    batch_num_tokens: float | None = Field(default=None, gt=0.0)
-    """Denominator of token-mean over all calls of an optimizer step; counted per call when None."""
-    global_batch_size: float | None = Field(default=None, gt=0.0)
-    """Denominator of the seq-mean-* modes over all calls of an optimizer step; counted per call when None."""
-    dp_size: int | None = Field(default=None, ge=1)
-    """Number of data-parallel ranks. The engine stamps its own number, whatever the client says."""
+from drydock.losses.base import Denominators, LossInputs, LossOutput, need, need_binary
+from drydock.losses.cispo import cispo_terms
+from drydock.losses.clipping import clipped_terms
+from drydock.losses.grpo_config import GrpoConfig
+from drydock.losses.m2po import m2_keep
+from drydock.losses.off_policy import correct
+from drydock.losses.policy import policy_output
+from drydock.losses.ratio import behaviour, behaviour_weight, exp_clamped, loglinear_prox, proximal, row_mean
+from drydock.losses.sapo import sapo_terms
 
 
 def grpo_loss(inputs: LossInputs, config: GrpoConfig, denominators: Denominators) -> LossOutput:
-    """Loss of one micro-batch; see the module for the formula.
+    """Loss of one micro-batch; see the module for the formula. With `m2_threshold`, `inputs` must be the whole call.
 
-    Metrics: `approx_kl` mean of lp - old (positive when the policy became more certain of the sampled tokens),
-    `importance_weight` mean ratio, `clip_ratio` share of tokens where a clip binds, `entropy` mean of -lp,
-    `logprob_diff_mean` and `logprob_diff_max` of |lp - old|.
+    Metrics beside those of `policy_output`: `behav_imp_weight` (mean of w) and `sampler_trainer_kl` (mean of
+    w - 1 - log w before any cap, an estimate of KL(sampler || trainer)) where proximal log-probs are there,
+    `behav_capped`, `m2_dropped`, `staleness` and `staleness_max` (current_version - versions),
+    `prox_loglinear_diff` (mean |loglinear - prox|, method metrics), and those of `off_policy.correct`.
 
     Raises UserError when advantages are missing or the mask is not binary.
     """
-    if inputs.advantages is None:
-        raise UserError("grpo: context.advantages is missing; send one [B, T] tensor, predict-next aligned")
-    mask = inputs.loss_mask
-    if not bool(((mask == 0) | (mask == 1)).all()):
-        raise UserError("grpo: context.loss_mask must hold only 0 and 1; scale the advantages to weight tokens")
-    old = inputs.logprobs.detach() if inputs.old_logprobs is None else inputs.old_logprobs
+    mask = need_binary(inputs.loss_mask, "grpo")
     trained = mask != 0
-    difference = torch.where(trained, inputs.logprobs - old, 0.0)
-    advantages = torch.where(trained, inputs.advantages, 0.0)
+    old = behaviour(inputs)
+    prox = proximal(inputs, config.prox_logp_method, config.current_version)
+    difference = torch.where(trained, inputs.logprobs - prox, 0.0)
+    advantages = torch.where(trained, need(inputs.advantages, "advantages", "grpo"), 0.0)
     log_ratio = difference
     if config.importance_sampling_level == "sequence":
-        lengths = mask.sum(dim=1, keepdim=True).clamp(min=1.0)
-        log_ratio = (difference.sum(dim=1, keepdim=True) / lengths).expand_as(difference)
-        advantages = (advantages.sum(dim=1, keepdim=True) / lengths).expand_as(difference)
-    ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
-    upper = config.eps_clip if config.eps_clip_higher is None else config.eps_clip_higher
-    plain = -advantages * ratio
-    terms = torch.maximum(plain, -advantages * ratio.clamp(1.0 - config.eps_clip, 1.0 + upper))
-    if config.c_clip is not None:
-        terms = torch.minimum(terms, config.c_clip * advantages.abs())
-    loss = aggregate(terms, mask, config.loss_agg_mode, denominators, inputs.row_weights)
-    with torch.no_grad():
-        return LossOutput(
-            loss=loss,
-            means=_means(inputs, difference, ratio, terms != plain),
-            maxima={"logprob_diff_max": _peak(difference)},
+        log_ratio, advantages = row_mean(difference, mask), row_mean(advantages, mask)
+    ratio = exp_clamped(log_ratio)
+    terms, clipped = _surrogate(inputs.logprobs, ratio, advantages, config)
+
+    gap = torch.where(trained, (prox - old).detach(), 0.0)
+    weight = behaviour_weight(gap, torch.zeros_like(gap), config.behav_imp_weight_cap)
+    means, maxima, minima = _version_metrics(inputs, prox, config)
+    if inputs.prox_logprobs is not None or config.prox_logp_method == "loglinear":
+        uncapped = exp_clamped(gap)
+        means["behav_imp_weight"] = (mask * weight).sum()
+        means["sampler_trainer_kl"] = (mask * (uncapped - 1.0 - gap)).sum()
+        if config.behav_imp_weight_cap is not None:
+            means["behav_capped"] = (mask * (uncapped > config.behav_imp_weight_cap)).sum()
+    if config.off_policy_correction is not None:
+        bypass = inputs.prox_logprobs is None and config.prox_logp_method != "loglinear"
+        trainer = inputs.logprobs.detach() if bypass else prox
+        fix = correct(trainer, old, inputs.logprobs.detach(), advantages, mask, config.off_policy_correction)
+        weight = weight * fix.keep if config.off_policy_correction.tis_ratio_type is None else fix.weight
+        means |= fix.means
+        maxima |= fix.maxima
+        minima |= fix.minima
+    if inputs.is_weights is not None:
+        weight = weight * inputs.is_weights
+    if config.m2_threshold is not None:
+        keep = m2_keep(gap, mask, config.m2_threshold)
+        weight = weight * keep
+        means["m2_dropped"] = (mask * (1.0 - keep)).sum()
+    return policy_output(
+        terms * weight,
+        inputs,
+        config,
+        denominators,
+        difference=difference,
+        ratio=ratio,
+        clipped=clipped,
+        means=means,
+        maxima=maxima,
+        minima=minima,
+    )
+
+
+def couples_rows(config: GrpoConfig) -> bool:
+    """Whether a row's loss depends on other rows: M2PO's threshold is over all tokens of the call."""
+    return config.m2_threshold is not None
+
+
+def _surrogate(logprobs: Tensor, ratio: Tensor, advantages: Tensor, config: GrpoConfig) -> tuple[Tensor, Tensor]:
+    """Per-token terms, and where a clip binds."""
+    lower, upper = config.eps_clip, config.eps_clip if config.eps_clip_higher is None else config.eps_clip_higher
+    if config.use_cispo_loss:
+        terms, weight = cispo_terms(
+            logprobs, ratio, advantages, lower=lower, upper=upper, weight_max=config.is_weight_clip_max
         )
+        return terms, weight != ratio
+    if config.use_sapo_loss:
+        terms = sapo_terms(ratio, advantages, tau_pos=config.sapo_tau_pos, tau_neg=config.sapo_tau_neg)
+        return terms, torch.zeros_like(ratio, dtype=torch.bool)
+    terms = clipped_terms(ratio, advantages, lower=lower, upper=upper, c_clip=config.c_clip)
+    return terms, terms != -advantages * ratio
 
 
-def _means(inputs: LossInputs, difference: Tensor, ratio: Tensor, clipped: Tensor) -> dict[str, Tensor]:
-    mask = inputs.loss_mask
-    return {
-        "approx_kl": (mask * difference).sum(),
-        "importance_weight": (mask * ratio).sum(),
-        "clip_ratio": (mask * clipped).sum(),
-        "entropy": -(mask * inputs.logprobs).sum(),
-        "logprob_diff_mean": (mask * difference.abs()).sum(),
-    }
-
-
-def _peak(difference: Tensor) -> Tensor:
-    return difference.detach().abs().max() if difference.numel() else difference.new_zeros(())
+@torch.no_grad()
+def _version_metrics(
+    inputs: LossInputs, prox: Tensor, config: GrpoConfig
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    means: dict[str, Tensor] = {}
+    maxima: dict[str, Tensor] = {}
+    if inputs.versions is not None and config.current_version is not None:
+        trained = inputs.loss_mask != 0
+        staleness = config.current_version - inputs.versions
+        means["staleness"] = (inputs.loss_mask * staleness).sum()
+        if bool(trained.any()):
+            maxima["staleness_max"] = staleness[trained].max()
+        if config.prox_logp_method == "metrics":
+            gap = loglinear_prox(inputs, config.current_version) - prox
+            means["prox_loglinear_diff"] = (inputs.loss_mask * gap.abs()).sum()
+    return means, maxima, {}
