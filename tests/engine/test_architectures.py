@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drydock.engine.sampling import TorchSamplingEngine
 from drydock.engine.training import TrainingEngine
-from drydock.errors import EngineError
+from drydock.engine.types import SampleResult
 from drydock.wire.rest import SamplingParams
 
 SIZES = {
@@ -42,6 +42,14 @@ ATTENTION = {
     ),
 }
 LINEAR = transformers.MambaConfig(vocab_size=400, hidden_size=32, num_hidden_layers=2)
+HYBRID = transformers.Qwen3_5TextConfig(
+    **{**SIZES, "num_hidden_layers": 4},
+    head_dim=8,
+    linear_num_key_heads=2,
+    linear_num_value_heads=4,
+    linear_key_head_dim=8,
+    linear_value_head_dim=8,
+)
 ALIBI = transformers.BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4)
 
 
@@ -100,9 +108,33 @@ def test_a_cache_without_keys_trains_unshared_and_says_so(tiny_model: str, tmp_p
     assert metrics["prefix_sharing/computed_tokens"] >= metrics["prefix_sharing/row_tokens"]
 
 
-@pytest.mark.parametrize("config", [LINEAR, ALIBI], ids=["linear", "alibi"])
-def test_what_the_sampling_engine_cannot_serve_exactly_it_refuses(
+@pytest.mark.parametrize("config", [HYBRID, ALIBI], ids=["hybrid (Qwen3.5)", "alibi (Bloom)"])
+def test_what_cannot_run_ragged_is_sampled_row_by_row_exactly(
     config: transformers.PreTrainedConfig, tiny_model: str, tmp_path: Path
 ):
-    with pytest.raises(EngineError, match=r"torch sampling engine|slot cache"):
-        TorchSamplingEngine(folder_of(config, tiny_model, tmp_path), {})
+    sampler = TorchSamplingEngine(folder_of(config, tiny_model, tmp_path), {"max_running_rows": 3})
+    rng = np.random.default_rng(0)
+    shared = rng.integers(0, 390, 70).tolist()
+    prompts = {"0": shared, "1": rng.integers(0, 390, 30).tolist(), "2": shared, "3": [5]}
+    for key, prompt in prompts.items():
+        sampler.submit(key, prompt, SamplingParams(max_tokens=7 + int(key), ignore_eos=True, n=2, prompt_logprobs=0))
+    done: dict[str, SampleResult] = {}
+    while sampler.has_work:
+        for result in sampler.step():
+            done[f"{result.request_id}/{result.index}"] = result
+            prompt = prompts[result.request_id]
+            if result.index == 1 and result.request_id in "012":
+                prompts[f"{result.request_id}+"] = prompt + result.token_ids + [7, 8, 9]
+                sampler.submit(f"{result.request_id}+", prompts[f"{result.request_id}+"], SamplingParams(max_tokens=5))
+    assert len(done) == 11
+    for result in done.values():
+        prompt = prompts[result.request_id]
+        ids = torch.tensor([prompt + result.token_ids])
+        with torch.no_grad():
+            logprobs = sampler.model(input_ids=ids, use_cache=False).logits[0].log_softmax(-1)
+        own = logprobs[:-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
+        assert np.abs(np.asarray(result.logprobs) - own[len(prompt) - 1 :]).max() < 1e-4
+        if result.prompt_logprobs is not None:
+            assert np.abs(np.asarray(result.prompt_logprobs.logprobs) - own[: len(prompt) - 1]).max(initial=0) < 1e-4
+    assert done["0/1"].cached_tokens == len(shared) - 1
+    assert done["0+/0"].cached_tokens == len(shared) + len(done["0/1"].token_ids) - 1

@@ -48,17 +48,25 @@ def rollouts(sampler: TorchSamplingEngine, prompts: list[list[int]]) -> list[Sam
     return [results[f"{group}/{i}"] for group in range(len(prompts)) for i in range(GROUP_SIZE)]
 
 
+GSPO = {"importance_sampling_level": "sequence", "eps_clip": 0.03, "loss_agg_mode": "seq-mean-token-mean"}
+GRPO = {"importance_sampling_level": "token", "eps_clip": 0.2, "eps_clip_higher": 0.28, "c_clip": 3.0}
+LORA = {"peft_type": "Lora", "r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+
+
 @pytest.mark.parametrize(
-    "config",
+    ("config", "trained"),
     [
-        {"importance_sampling_level": "sequence", "eps_clip": 0.03, "loss_agg_mode": "seq-mean-token-mean"},
-        {"importance_sampling_level": "token", "eps_clip": 0.2, "eps_clip_higher": 0.28, "c_clip": 3.0},
+        (GSPO, {"optimizer": {"lr": 6e-3}}),
+        (GRPO, {"optimizer": {"lr": 6e-3}}),
+        (GSPO, {"optimizer": {"lr": 1e-2}, "peft_config": LORA}),
     ],
-    ids=["gspo", "grpo"],
+    ids=["gspo", "grpo", "lora-gspo"],
 )
-def test_policy_gradients_raise_the_reward(tiny_model: str, tmp_path: Path, config: dict[str, Any]):
+def test_policy_gradients_raise_the_reward(
+    tiny_model: str, tmp_path: Path, config: dict[str, Any], trained: dict[str, Any]
+):
     """Reward: share of even tokens. Two mini-batches a batch, so that the second is off-policy and clips."""
-    trainer = TrainingEngine(tiny_model, {"optimizer": {"lr": 6e-3}}, seed=1)
+    trainer = TrainingEngine(tiny_model, trained, seed=1)
     sampler = TorchSamplingEngine(tiny_model, {}, seed=1)
     rng = np.random.default_rng(1)
     prompts = [rng.integers(0, 390, 20 + 7 * group).tolist() for group in range(GROUPS)]

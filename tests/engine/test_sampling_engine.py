@@ -8,7 +8,7 @@ from builders.train_batch import request_of
 from drydock.engine.sampling import TorchSamplingEngine
 from drydock.engine.training import TrainingEngine
 from drydock.engine.types import SampleResult
-from drydock.errors import EngineError, UserError
+from drydock.errors import UserError
 from drydock.wire.rest import SamplingParams
 
 
@@ -247,9 +247,8 @@ def test_a_diverged_policy_is_an_error_not_garbage(tiny_model: str, tmp_path: Pa
     engine, good = TorchSamplingEngine(tiny_model, {}), TrainingEngine(tiny_model, {}).export_weights(tmp_path / "w")
     with torch.no_grad():
         engine.model.get_input_embeddings().weight.fill_(float("nan"))
-    engine.submit("x", PROMPT, SamplingParams(max_tokens=3))
-    with pytest.raises(EngineError, match="not finite"):
-        engine.step()
-    assert not engine.has_work
+    result = sample(engine, PROMPT, max_tokens=3)
+    assert (result.finish_reason, result.token_ids) == ("error", [])
+    assert "not finite" in str(result.error)
     engine.load_weights(good.path, policy_version=1, fingerprint=good.fingerprint)
     assert len(sample(engine, PROMPT, max_tokens=3, ignore_eos=True).token_ids) == 3

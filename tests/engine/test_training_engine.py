@@ -68,7 +68,7 @@ def engines(tiny_model: str) -> list[TrainingEngine]:
 @given(
     seed=st.integers(0, 2**16),
     level=st.sampled_from(["token", "sequence"]),
-    mode=st.sampled_from(list(Aggregation)),
+    mode=st.sampled_from([mode for mode in Aggregation if mode is not Aggregation.PROMPT_MEAN]),
     fixed=st.booleans(),
     pads=st.integers(0, 9),
 )
@@ -94,7 +94,7 @@ def test_micro_batches_prefix_sharing_and_row_order_change_nothing(
     request = request_of([rows[i] for i in order], config=config, width=width + extra_width, pad_id=5, **shuffled)
     for engine in engines:
         result = engine.forward_backward(request)
-        assert result["avg_loss"] == pytest.approx(loss, rel=2e-6, abs=1e-6)
+        assert result["avg_loss"] == pytest.approx(loss, rel=1e-6, abs=1e-6)
         assert close(gradients(engine), gradient, 1e-5)
 
 
@@ -229,8 +229,8 @@ SHAPE = request_of(grouped_rows(np.random.default_rng(1), groups=1))["kwargs"]["
         (broken({"input_ids": np.full(SHAPE, 400)}), "outside the vocabulary"),
         (broken({"attention_mask": np.zeros((1, 1))}), "shape"),
         (broken({"attention_mask": np.eye(*SHAPE)}), "row 1 is not left-aligned"),
-        (broken({"position_ids": np.zeros(SHAPE)}), "position_ids"),
-        (broken({"temperature": np.full(SHAPE, 0.7)}), "temperature"),
+        (broken({"position_ids": np.full(SHAPE, 3)}), "position_ids"),
+        (broken({"temperature": np.zeros(SHAPE)}), "temperature must be above 0"),
         (broken({"labels": np.full(SHAPE, -100)}), "labels"),
         (broken({"inputs_embeds": np.zeros(3)}), "inputs_embeds"),
         (broken({"loss_mask": np.ones(SHAPE)}, "context"), "predicts no real token"),
@@ -238,8 +238,8 @@ SHAPE = request_of(grouped_rows(np.random.default_rng(1), groups=1))["kwargs"]["
         (broken({"advantages": None}, "context"), "advantages is missing"),
         (broken({"advantages": np.full(SHAPE, np.nan)}, "context"), "not finite"),
         (broken({"old_log_probs": np.zeros(SHAPE)}, "context"), "did you mean 'old_log_probs_shifted'"),
-        (broken({"rollout_is_weights": np.zeros(SHAPE)}, "context"), "rollout_is_weights"),
-        (broken({"post": ["compute_entropy"]}, "processing"), "compute_entropy"),
+        (broken({"teacher_log_probs_shifted": np.zeros(SHAPE)}, "context"), "is not read by loss 'grpo'"),
+        (broken({"post": ["compute_everything"]}, "processing"), "compute_everything"),
         (broken({"router_replay": {"a": 1}}, None), "router_replay"),
         (broken({"processing": None}, None), "labels is missing"),
     ],
@@ -260,7 +260,14 @@ def test_a_row_longer_than_max_seq_len_is_refused(tiny_model: str):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"optimizer": {"name": "SGD"}}, "only AdamW"),
+        ({"optimizer": {"name": "Lion"}}, "known: AdamW, AdamW_8bit, SGD"),
+        ({"optimizer": {"name": "SGD", "betas": [0.9, 0.9]}}, "'betas' has no meaning for SGD"),
+        ({"optimizer": {"momentum": 0.9}}, "'momentum' has no meaning for AdamW"),
+        ({"optimizer": {"name": "AdamW_8bit"}}, "needs the package bitsandbytes"),
+        ({"scheduler": {"name": "cosine"}}, "a cosine schedule needs total_steps"),
+        ({"scheduler": {"name": "linear", "total_steps": 5, "warmup_steps": 5}}, "greater than warmup_steps"),
+        ({"scheduler": {"total_steps": 5}}, "no meaning for a constant schedule"),
+        ({"scheduler": {"warmup": 5}}, "training_config.scheduler.warmup"),
         ({"optimizer": {"learning_rate": 1.0}}, "training_config.optimizer.learning_rate"),
         ({"mb_spec": {"max_tokens_per_mb": 0}}, "max_tokens_per_mb"),
         ({"gradient_cliping": 1.0}, "did you mean 'gradient_clipping'"),

@@ -109,6 +109,41 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_model: str, tmp_path: Path):
         engine.load(tmp_path / "cp")
 
 
+def test_a_changed_byte_is_found_by_its_checksum(tiny_model: str, tmp_path: Path):
+    engine = TrainingEngine(tiny_model, {})
+    engine.save(tmp_path / "cp", "weights-only")
+    before = fingerprint(unique_weights(engine.model))
+    path = tmp_path / "cp" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(EngineError, match=r"model\.safetensors has another SHA-256"):
+        engine.load(tmp_path / "cp")
+    assert fingerprint(unique_weights(engine.model)) == before
+
+
+def test_a_hugging_face_folder_from_elsewhere_is_loaded_unless_it_holds_pickles_or_code(
+    tiny_model: str, tmp_path: Path
+):
+    source = TrainingEngine(tiny_model, {"optimizer": {"lr": 1e-2}})
+    train(source, 0)
+    folder = tmp_path / "hf"
+    source.model.save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    engine = TrainingEngine(tiny_model, {"optimizer": {"lr": 1e-2}})
+    train(engine, 1)
+    assert engine.load(folder) == {"path": str(folder), "checkpoint_type": "weights-only", "global_steps": 0}
+    assert fingerprint(unique_weights(engine.model)) == fingerprint(unique_weights(source.model))
+    for name in ("pytorch_model.bin", "modeling_x.py", "adapter_config.json"):
+        (folder / name).write_text("{}")
+        with pytest.raises(UserError, match=r"pickles or code|holds an adapter"):
+            engine.load(folder)
+        (folder / name).unlink()
+    (folder / "trainer_state.json").write_text("{}")
+    with pytest.raises(EngineError, match=r"COMPLETE\.json"):
+        engine.load(folder)
+
+
 def test_what_cannot_be_saved_is_refused(tiny_model: str, tmp_path: Path):
     engine = TrainingEngine(tiny_model, {})
     with pytest.raises(UserError, match="unknown checkpoint_type"):

@@ -2,13 +2,15 @@
 
 Positions and the additive attention mask are built here, row by row exact, and handed to the model, which then
 skips its own mask code. Rows of a prefill are right-aligned within the pass (pads in front), so that every row's
-next-token logits are in the last column.
+next-token logits are in the last column. A row alone that starts from nothing needs no mask: plain causal attention
+is the same and faster.
 
 Layers may attend fully or through a sliding window. Any other kind (linear attention, state space, chunked) is
-refused, and `check` compares a short ragged run with plain forward passes before the engine serves anyone.
+refused, and `check` compares a short ragged run with plain forward passes before the engine serves anyone. What is
+refused runs row by row instead (`row_decoder`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -23,9 +25,17 @@ from drydock.errors import EngineError
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 CHECK_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
+type Visit = Callable[[int, Tensor], None]
+"""Called with the position of the first token and the logits [tokens, vocab] of a run of positions."""
+
 
 class SlotDecoder:
-    """Runs `model` over the slots of its own `SlotCache`. Callers hold `torch.inference_mode`."""
+    """Runs `model` over the slots of its own `SlotCache`. Callers hold `torch.inference_mode`.
+
+    whole: whether what a slot holds serves only those who continue all of it (here: no, any prefix can be taken).
+    """
+
+    whole = False
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
@@ -59,6 +69,14 @@ class SlotDecoder:
             held = [done]
         return self._run(first_slot, tokens, held)
 
+    def prefill_visited(self, slot: int, tokens: Tokens, visit: Visit, *, max_tokens: int) -> Tensor:
+        """Run a row from its beginning in pieces of `max_tokens`, show `visit` all logits; the last ones [1, vocab]."""
+        logits = torch.empty(0)
+        for start in range(0, len(tokens), max_tokens):
+            logits = self._run(slot, [tokens[: start + max_tokens]], [start], every=True)[0]
+            visit(start, logits)
+        return logits[-1:]
+
     def decode(self, last_ids: Sequence[int], lengths: Sequence[int]) -> Tensor:
         """One step of slots 0, 1, ...; next-token logits [rows, vocab].
 
@@ -86,8 +104,8 @@ class SlotDecoder:
         vocab = vocabulary_size(self.model)
         rows = [(np.arange(n, dtype=np.int64) * 7 + n) % vocab for n in (11, 6)]
         self.slots.reserve(2, 16)
-        self.prefill(0, [rows[0][:3].astype(np.int32)], [0], max_tokens=16)
-        outputs = [self.prefill(0, [row[:-1].astype(np.int32) for row in rows], [3, 0], max_tokens=16)]
+        self.prefill(0, [rows[0][:6].astype(np.int32)], [0], max_tokens=16)
+        outputs = [self.prefill(0, [row[:-1].astype(np.int32) for row in rows], [6, 0], max_tokens=16)]
         outputs.append(self.decode([int(row[-1]) for row in rows], [len(row) for row in rows]))
         worst = 0.0
         for index, row in enumerate(rows):
@@ -96,7 +114,7 @@ class SlotDecoder:
             worst = max(worst, float((ours.log_softmax(-1) - whole[-2:].float().log_softmax(-1)).abs().max()))
         return worst
 
-    def _run(self, first_slot: int, tokens: Sequence[Tokens], held: Sequence[int]) -> Tensor:
+    def _run(self, first_slot: int, tokens: Sequence[Tokens], held: Sequence[int], *, every: bool = False) -> Tensor:
         width = max(len(row) - done for row, done in zip(tokens, held, strict=True))
         ids = np.zeros((len(tokens), width), np.int64)
         positions = np.full((len(tokens), width), -1, np.int64)
@@ -109,20 +127,24 @@ class SlotDecoder:
             torch.from_numpy(ids).to(self._device),
             torch.from_numpy(positions).to(self._device),
             max(len(row) for row in tokens),
+            every=every,
+            masked=self._window is not None or len(tokens) > 1 or held[0] > 0,
         )
 
-    def _forward(self, first_slot: int, ids: Tensor, positions: Tensor, length: int) -> Tensor:
+    def _forward(
+        self, first_slot: int, ids: Tensor, positions: Tensor, length: int, *, every: bool = False, masked: bool = True
+    ) -> Tensor:
         self.slots.aim(first_slot, positions, length)
         shown = positions.clamp(min=0)
         output = self.model(
             input_ids=ids,
-            attention_mask=self._mask(shown, length),
+            attention_mask=self._mask(shown, length) if masked else None,
             position_ids=shown,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=0 if every else 1,
             **{self._cache_argument: self.slots},
         )
-        return output.logits[:, -1]
+        return output.logits if every else output.logits[:, -1]
 
     def _mask(self, positions: Tensor, length: int) -> Tensor | dict[str, Tensor]:
         """Additive masks [rows, 1, new tokens, length]: each token sees the positions up to its own."""

@@ -3,9 +3,13 @@
 Models run in `eval` mode everywhere, training included: dropout would make the trainer's log-probs differ from the
 sampler's. `use_cache` is passed with each call and never written into a config, because a saved folder would carry
 it into `generation_config.json` and slow every later `generate`.
+
+A model in bfloat16 or float16 computes its logits in float32 (`widen_head`), in the trainer and in the sampler alike:
+rounding a log-prob to 8 bits of mantissa would drown the policy ratios that training is about.
 """
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +32,41 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def load_model(name_or_path: str, *, dtype: str | None = "float32", device: str = "cpu") -> PreTrainedModel:
-    """A causal language model from a local folder or the hub, in eval mode.
+def load_model(name_or_path: str, *, dtype: str | None = None, device: str = "cpu") -> PreTrainedModel:
+    """A causal language model from a local folder or the hub, in eval mode. Only safetensors are read.
 
+    dtype: of the parameters; None is float32 on a CPU and bfloat16 on a GPU.
     Raises UserError when the folder or hub model does not exist or is incomplete, EngineError when its weights
     cannot be loaded into its architecture.
     """
-    torch_dtype = resolve_dtype(dtype)
+    torch_dtype = resolve_dtype(dtype, device)
     _check_folder(name_or_path)
     transformers_logging.disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(name_or_path)
-        model = AutoModelForCausalLM.from_pretrained(name_or_path, config=config, dtype=torch_dtype)
+        model = AutoModelForCausalLM.from_pretrained(
+            name_or_path, config=config, dtype=torch_dtype, use_safetensors=True
+        )
     except (OSError, ValueError) as error:
         raise UserError(f"model {name_or_path!r} cannot be loaded: {_first_line(error)}") from error
     except (RuntimeError, KeyError) as error:
         raise EngineError(f"weights of model {name_or_path!r} do not fit its config: {_first_line(error)}") from error
     nn.Module.to(model, torch.device(device))
+    if torch_dtype in (torch.bfloat16, torch.float16):
+        widen_head(model)
     return model.eval()
+
+
+def widen_head(model: PreTrainedModel) -> None:
+    """Have the output head multiply in float32, its weight kept as it is. Only linear layers are changed."""
+    head = model.get_output_embeddings()
+    if isinstance(head, nn.Linear):
+        head.forward = partial(_float32_linear, head)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _float32_linear(head: nn.Linear, hidden: Tensor) -> Tensor:
+    bias = None if head.bias is None else head.bias.float()
+    return nn.functional.linear(hidden.float(), head.weight.float(), bias)
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
@@ -60,9 +81,10 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
         ) from error
 
 
-def resolve_dtype(name: str | None) -> torch.dtype:
-    """The torch dtype called `name` (None is float32). Raises UserError for an unknown name."""
-    dtype = DTYPES.get((name or "float32").removeprefix("torch."))
+def resolve_dtype(name: str | None, device: str = "cpu") -> torch.dtype:
+    """The torch dtype called `name`; None is bfloat16 on a GPU, else float32. Raises UserError for an unknown name."""
+    usual = "bfloat16" if device.startswith("cuda") else "float32"
+    dtype = DTYPES.get((name or usual).removeprefix("torch."))
     if dtype is None:
         raise UserError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
     return dtype

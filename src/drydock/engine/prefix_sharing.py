@@ -13,16 +13,46 @@ a model for it; where the answer is not None the engine computes rows unshared a
 """
 
 # ruff: noqa: F722
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
-from torch.nn.functional import cross_entropy, log_softmax
-from transformers import DynamicCache
+from torch import Tensor, nn
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from drydock.engine.model import ModelCall
+from drydock.engine.token_scores import TokenScores, join, score_logits, score_shared_logits, spread
 
 PROBE_TOLERANCE = 1e-3
+
+
+def row_scores(
+    call: ModelCall,
+    input_ids: Int[Tensor, "rows seq"],
+    targets: Int[Tensor, "rows seq"],
+    needed: Bool[Tensor, "rows seq"],
+    prefix_length: int,
+    *,
+    temperature: Float[Tensor, "rows seq"] | None = None,
+    entropy: bool = False,
+    candidates: Int[Tensor, "rows seq k"] | None = None,
+) -> TokenScores:
+    """Scores of each target (predict-next) where `needed`, 0 elsewhere, float32 or wider, with gradient.
+
+    The first `prefix_length` columns of `input_ids` must be equal in all rows, and less than its width.
+    temperature: divides the logits of each position. candidates: further tokens whose log-probs are wanted.
+    """
+    rows = _Rows(input_ids, targets, needed, temperature, entropy, candidates)
+    if prefix_length == 0:
+        return _own_scores(call, rows, None)
+    cache = DynamicCache(config=call.model.config)
+    prefix = _prefix_scores(call, rows.columns(slice(0, prefix_length)), cache)
+    expand_cache(cache, input_ids.shape[0])
+    return join(prefix, _own_scores(call, rows.columns(slice(prefix_length, None)), cache))
 
 
 def row_logprobs(
@@ -32,22 +62,8 @@ def row_logprobs(
     needed: Bool[Tensor, "rows seq"],
     prefix_length: int,
 ) -> Float[Tensor, "rows seq"]:
-    """Log-prob of each target (predict-next) where `needed`, 0 elsewhere, float32 or wider, with gradient.
-
-    The first `prefix_length` columns of `input_ids` must be equal in all rows, and less than its width.
-    """
-    rows = input_ids.shape[0]
-    if prefix_length == 0:
-        return _own_logprobs(call, input_ids, targets, needed, None)
-    cache = DynamicCache(config=call.model.config)
-    prefix = _prefix_logprobs(
-        call, input_ids[:1, :prefix_length], targets[:, :prefix_length], needed[:, :prefix_length], cache
-    )
-    expand_cache(cache, rows)
-    own = _own_logprobs(
-        call, input_ids[:, prefix_length:], targets[:, prefix_length:], needed[:, prefix_length:], cache
-    )
-    return torch.cat([prefix, own], dim=1)
+    """Only the log-probs of `row_scores`, at temperature 1."""
+    return row_scores(call, input_ids, targets, needed, prefix_length).logprobs
 
 
 def expand_cache(cache: DynamicCache, rows: int) -> None:
@@ -63,7 +79,7 @@ def why_not_shared(call: ModelCall) -> str | None:
     model = call.model
     device = model.device
     tokens = torch.arange(1, 9, device=device)[None] % model.config.get_text_config(decoder=True).vocab_size
-    with torch.enable_grad():
+    with torch.enable_grad(), _embeddings_with_gradient(model):
         cache = DynamicCache(config=model.config)
         call.all_logits(tokens[:, :4], cache, last=1)
         for layer in cache.layers:
@@ -81,26 +97,69 @@ def why_not_shared(call: ModelCall) -> str | None:
         return None if ((shared - whole).abs().max() / scale) < tolerance else "cached_and_whole_forward_differ"
 
 
-def _own_logprobs(
-    call: ModelCall, input_ids: Tensor, targets: Tensor, needed: Tensor, cache: DynamicCache | None
-) -> Tensor:
-    logits = call.logits_at(input_ids, needed, cache)
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    result = logits.new_zeros(input_ids.shape)
-    result[needed] = -cross_entropy(logits, targets[needed], reduction="none")
-    return result
+@contextmanager
+def _embeddings_with_gradient(model: PreTrainedModel) -> Iterator[None]:
+    """Have the embeddings' output require a gradient, so that every cache layer that carries one shows it.
+
+    Where an adapter is trained, a layer's keys may depend on nothing that is trained; that is no fault of its cache.
+    """
+
+    def require_gradient(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        if not output.requires_grad:
+            output.requires_grad_()
+
+    handle = model.get_input_embeddings().register_forward_hook(require_gradient)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
-def _prefix_logprobs(
-    call: ModelCall, input_ids: Tensor, targets: Tensor, needed: Tensor, cache: DynamicCache
-) -> Tensor:
-    """input_ids [1, prefix]; targets and needed [rows, prefix]; fills `cache`; log-probs [rows, prefix]."""
-    anywhere = needed.any(dim=0)
-    keep = anywhere if bool(anywhere.any()) else torch.arange(len(anywhere), device=anywhere.device) == 0
-    logits = call.logits_at(input_ids, keep[None], cache)
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    result = logits.new_zeros(targets.shape)
-    if bool(anywhere.any()):
-        chosen = log_softmax(logits, dim=-1).gather(1, targets[:, anywhere].T).T
-        result[:, anywhere] = chosen * needed[:, anywhere]
-    return result
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    input_ids: Tensor
+    targets: Tensor
+    needed: Tensor
+    temperature: Tensor | None
+    entropy: bool
+    candidates: Tensor | None
+
+    def columns(self, part: slice) -> "_Rows":
+        return _Rows(
+            self.input_ids[:, part],
+            self.targets[:, part],
+            self.needed[:, part],
+            None if self.temperature is None else self.temperature[:, part],
+            self.entropy,
+            None if self.candidates is None else self.candidates[:, part],
+        )
+
+
+def _own_scores(call: ModelCall, rows: _Rows, cache: DynamicCache | None) -> TokenScores:
+    scores = score_logits(
+        call.logits_at(rows.input_ids, rows.needed, cache),
+        rows.targets[rows.needed],
+        None if rows.temperature is None else rows.temperature[rows.needed],
+        None if rows.candidates is None else rows.candidates[rows.needed],
+        entropy=rows.entropy,
+    )
+    return spread(scores, rows.needed)
+
+
+def _prefix_scores(call: ModelCall, rows: _Rows, cache: DynamicCache) -> TokenScores:
+    """Of columns that are equal in all rows, computed once; fills `cache`."""
+    anywhere = rows.needed.any(dim=0)
+    keep = anywhere.clone()
+    keep[0] |= ~anywhere.any()
+    logits = call.logits_at(rows.input_ids[:1], keep[None], cache)
+    scores = score_shared_logits(
+        logits,
+        rows.targets[:, keep],
+        None if rows.temperature is None else rows.temperature[:, keep],
+        None if rows.candidates is None else rows.candidates[:, keep],
+        entropy=rows.entropy,
+    )
+    whole = TokenScores.zeros(tuple(rows.targets.shape), scores.wanted(), scores.logprobs)
+    for target, values in zip(whole.tensors(), scores.tensors(), strict=True):
+        target[:, keep] = values * rows.needed[:, keep].reshape(values.shape[:2] + (1,) * (values.ndim - 2))
+    return whole

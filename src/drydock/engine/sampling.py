@@ -2,17 +2,23 @@
 
 A request waits, is prefilled (only what the prefix cache does not hold, several requests in one pass where that
 costs little padding), then decodes in step with all other running requests until it ends; its keys and values go to
-the prefix cache, and its slot to the last running request.
+the prefix cache, and its slot to the last running request. A request for n samples is n rows that share one prompt.
 
 When several waiting requests begin alike, the first is prefilled alone and the others take its prefix from there.
 
-New weights forget all keys and values. Requests that are running then start over from their tokens so far: what
-they sampled stays, what follows is sampled by the new policy, and their result names the version that sampled its
-first token.
+New weights forget the keys and values that the old ones made. Requests that are running on them then start over from
+their tokens so far: what they sampled stays, what follows is sampled by the new policy, and their result names the
+version that sampled its first token.
+
+A request is admitted when there is room for it to grow by some tokens. Where requests turn out longer than the memory
+for keys and values allows, the one that sampled least goes back to wait and later goes on where it was.
+
+What goes wrong for one request ends that request with an error; the others go on.
 """
 
+import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +26,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from drydock.engine.adapters import Adapters, read_adapter_source
+from drydock.engine.bending import Bending
 from drydock.engine.choice import ChoiceRules, choose_tokens
 from drydock.engine.decoder import SlotDecoder
+from drydock.engine.detokenizer import Detokenizer, TokenText
 from drydock.engine.model import (
     default_device,
     end_token_ids,
@@ -30,26 +39,30 @@ from drydock.engine.model import (
     max_positions,
     vocabulary_size,
 )
-from drydock.engine.prefix_cache import PrefixCache, PrefixOwner, block_chain
+from drydock.engine.prefix_cache import PrefixCache, Tokens, block_chain
+from drydock.engine.prompt_scores import top_logprobs
 from drydock.engine.request import Request
+from drydock.engine.row_decoder import RowDecoder
+from drydock.engine.running import RunningRows
+from drydock.engine.sampler_weights import SamplerWeights
 from drydock.engine.settings import InferenceConfig, parse_settings
-from drydock.engine.types import SampleResult, WeightSet
-from drydock.engine.weights import assign_weights, fingerprint, holds_weights, read_weights, unique_weights
+from drydock.engine.types import SamplePiece, SampleResult, WeightSet
+from drydock.engine.weights import weight_kind
 from drydock.errors import EngineError, UserError
 from drydock.wire.rest import SamplingParams
 
 KV_BYTES, KV_TOKENS = 2**30, 131_072
 PREFIX_BYTES, PREFIX_TOKENS = 2**29, 65_536
-PREFILL_ROWS = 16
-PADDING_PER_ROW = 64
+
+logger = logging.getLogger(__name__)
 
 
 class TorchSamplingEngine:
-    """One policy being sampled from; see `drydock.engine.base.SamplingEngine` for the contract.
+    """One policy being sampled from, and named adapters of its base; see `drydock.engine.base.SamplingEngine`.
 
     model_name: Hugging Face folder or hub id. inference_config: see `drydock.engine.settings.InferenceConfig`.
     seed: makes requests without a seed of their own reproducible, given the order of submission.
-    Raises UserError for a model that cannot be found, EngineError for one whose attention cannot be served.
+    Raises UserError for a model that cannot be found, EngineError for one that cannot be served exactly.
     """
 
     def __init__(
@@ -65,43 +78,168 @@ class TorchSamplingEngine:
         self.model = load_model(model_name, dtype=dtype, device=device or default_device())
         self.tokenizer = load_tokenizer(model_name)
         self.policy_version = 0
-        self.fingerprint = fingerprint(unique_weights(self.model))
+        self._weights = SamplerWeights(self.model, self.config.peft_config)
         limits = (self.config.max_seq_len, max_positions(self.model), 2**31)
         self.max_seq_len = min(value for value in limits if value)
         self.stats = {"sampled_tokens": 0, "prompt_tokens": 0, "cached_tokens": 0, "decode_steps": 0, "prefills": 0}
         self._ends = end_token_ids(self.model, self.tokenizer)
         self._vocab_size = vocabulary_size(self.model)
-        self._decoder = SlotDecoder(self.model)
-        self._decoder.check()
-        token_bytes = max(self._decoder.slots.bytes_per_token(), 1)
+        self._decode_text = {skip: TokenText(self.tokenizer, skip_special=skip) for skip in (True, False)}
+        decoder = self._decoder = _decoder_for(self.model)
+        token_bytes = max(decoder.slots.bytes_per_token(), 1)
         self._kv_tokens = self.config.kv_cache_tokens or min(KV_BYTES // token_bytes, KV_TOKENS)
         stored = self.config.prefix_cache_tokens
-        self._prefixes = PrefixCache(min(PREFIX_BYTES // token_bytes, PREFIX_TOKENS) if stored is None else stored)
+        budget = min(PREFIX_BYTES // token_bytes, PREFIX_TOKENS) if stored is None else stored
+        self._prefixes = PrefixCache(budget, whole=decoder.whole)
+        self._adapters = Adapters(self.model)
+        self._running = RunningRows(decoder, self._prefixes, self._adapters, self.config.max_prefill_tokens)
         self._seed = seed
         self._submitted = 0
         self._waiting: deque[Request] = deque()
-        self._running: list[Request] = []
-        self._ids: dict[str, Request] = {}
+        self._ids: dict[str, list[Request]] = {}
         self._finished: list[SampleResult] = []
         self._rules: ChoiceRules | None = None
+        for name, folder in self.config.adapters.items():
+            self.load_adapter(name, Path(folder).expanduser())
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the policy that was loaded last; see `drydock.engine.weights`."""
+        return self._weights.fingerprint
 
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to do or to return."""
-        return bool(self._running or self._waiting or self._finished)
+        return bool(self._running.requests or self._waiting or self._finished)
 
     @property
     def load(self) -> tuple[int, int]:
-        """Numbers of running and of waiting requests."""
-        return len(self._running), len(self._waiting)
+        """Numbers of running and of waiting samples."""
+        return len(self._running.requests), len(self._waiting)
+
+    @property
+    def adapters(self) -> dict[str, str]:
+        """Named adapters and their fingerprints."""
+        return self._adapters.names
 
     def submit(
-        self, request_id: str, prompt_ids: list[int], params: SamplingParams, routing_key: str | None = None
+        self,
+        request_id: str,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        routing_key: str | None = None,
+        *,
+        streamed: bool = False,
     ) -> None:
-        """Queue a request; `max_tokens` is cut to what `max_seq_len` leaves.
+        """Queue a request for `params.n` samples; `max_tokens` is cut to what `max_seq_len` leaves.
 
-        Raises UserError for an id in use, an empty prompt, one that leaves no room, or an unknown token id.
+        streamed: have `take_pieces` tell its tokens as they come.
+        Raises UserError for an id in use, an empty prompt, one that leaves no room, an unknown token id or adapter.
         """
+        prompt = self._checked(request_id, prompt_ids, params)
+        limit = min(params.max_tokens, self.max_seq_len - len(prompt))
+        ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._ends)
+        seed = [self._seed, self._submitted] if params.seed is None else [params.seed]
+        self._submitted += 1
+        without_scores = params.model_copy(update={"prompt_logprobs": None})
+        decode = self._decode_text[params.skip_special_tokens]
+        samples = []
+        for index in range(params.n):
+            own_seed = [*seed, index] if index else seed if params.seed is None else params.seed
+            samples.append(
+                Request(
+                    request_id,
+                    index,
+                    prompt,
+                    without_scores if index else params,
+                    routing_key,
+                    limit,
+                    ends,
+                    np.random.default_rng(own_seed),
+                    streamed=streamed,
+                    bending=Bending.of(params, prompt, ends, self._vocab_size, self.model.device),
+                    text=Detokenizer(decode) if streamed or params.stop else None,
+                )
+            )
+        self._ids[request_id] = samples
+        self._waiting.extend(samples)
+
+    @torch.inference_mode()
+    def step(self) -> list[SampleResult]:
+        """Admit waiting requests, sample one token for each running one, return those that finished."""
+        if self._waiting:
+            self._admit()
+        self._make_room()
+        if self._running.requests:
+            if self._rules is None:
+                self._rules = ChoiceRules.of([r.params for r in self._running.requests], self.model.device)
+            logits = self._running.decode()
+            self.stats["decode_steps"] += 1
+            self._accept(self._running.requests, logits, self._rules)
+            self._retire()
+        finished, self._finished = self._finished, []
+        return finished
+
+    def take_pieces(self) -> list[SamplePiece]:
+        """What the running streamed requests gained since they were last asked."""
+        pieces = [request.take_piece() for request in self._running.requests if request.streamed]
+        return [piece for piece in pieces if piece is not None]
+
+    @torch.inference_mode()
+    def abort(self, request_id: str) -> bool:
+        """End a request early: its slots are free now, the next `step` returns what it has. False if unknown."""
+        requests = self._ids.get(request_id)
+        if requests is None:
+            return False
+        for request in list(requests):
+            request.finish_reason = "abort"
+            if request in self._waiting:
+                self._waiting.remove(request)
+                self._report(request)
+        self._retire()
+        return True
+
+    def load_weights(self, path: Path, *, policy_version: int, fingerprint: str) -> WeightSet:
+        """Take over the policy in `path`, in place: whole weights, or an adapter on those that are held.
+
+        See the module for requests in flight. Whole weights drop every named adapter: it was made for others.
+        Raises EngineError, with the old policy still in place, when the file cannot be read, does not have the
+        given fingerprint or does not fit the model.
+        """
+        whole = weight_kind(path) == "whole"
+        if not whole:
+            self._adapters.refuse_beside(path)
+        self._weights.load(path, fingerprint)
+        if whole and (dropped := self._adapters.clear()):
+            logger.warning("new base weights: adapters %s were made for others and are dropped", ", ".join(dropped))
+        self._adapters.policy_changed(self._weights.adapter)
+        self.policy_version = policy_version
+        self._start_over(lambda request: whole or request.params.adapter is None)
+        return WeightSet(path, policy_version, fingerprint)
+
+    def load_adapter(self, name: str, path: Path) -> str:
+        """Hold the adapter in `path` (file of a weight sync, checkpoint or PEFT folder) under `name`; its fingerprint.
+
+        One of that name is replaced; its requests in flight go on with the new one.
+        Raises UserError or EngineError, everything as before, when it cannot be read or was made for another base.
+        """
+        source = read_adapter_source(path)
+        self._weights.check_base(path, source.base_fingerprint)
+        self._adapters.load(name, source)
+        self._start_over(lambda request: request.params.adapter == name)
+        return source.fingerprint
+
+    def drop_adapter(self, name: str) -> bool:
+        """Forget a named adapter, its requests in flight fail; False when there is none of that name."""
+        dropped = self._adapters.drop(name)
+        self._start_over(lambda request: request.params.adapter == name)
+        return dropped
+
+    def reset_prefix_cache(self) -> None:
+        """Forget keys and values of finished requests; running ones are not disturbed."""
+        self._prefixes.clear()
+
+    def _checked(self, request_id: str, prompt_ids: list[int], params: SamplingParams) -> Tokens:
         if request_id in self._ids:
             raise UserError(f"request {request_id!r} is already being sampled")
         if not prompt_ids:
@@ -114,68 +252,24 @@ class TorchSamplingEngine:
         prompt = np.asarray(prompt_ids, dtype=np.int64)
         if prompt.min() < 0 or prompt.max() >= self._vocab_size:
             raise UserError(f"request {request_id!r}: a token id is outside the vocabulary of {self._vocab_size}")
-        seed = params.seed if params.seed is not None else [self._seed, self._submitted]
-        self._submitted += 1
-        request = Request.new(
-            request_id,
-            prompt.astype(np.int32),
-            params,
-            routing_key,
-            limit=min(params.max_tokens, self.max_seq_len - len(prompt_ids)),
-            ends=frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self._ends),
-            seed=seed,
-        )
-        self._ids[request_id] = request
-        self._waiting.append(request)
+        for token in params.logit_bias:
+            if not 0 <= token < self._vocab_size:
+                raise UserError(
+                    f"request {request_id!r}: logit_bias names token {token}, outside the vocabulary of "
+                    f"{self._vocab_size}"
+                )
+        self._adapters.space(params.adapter)
+        return prompt.astype(np.int32)
 
     @torch.inference_mode()
-    def step(self) -> list[SampleResult]:
-        """Admit waiting requests, sample one token for each running one, return those that finished."""
-        if self._waiting:
-            self._admit()
-        if self._running:
-            self._decode()
-        finished, self._finished = self._finished, []
-        return finished
-
-    def abort(self, request_id: str) -> bool:
-        """End a request early; the next `step` returns what it has. False if it is not known."""
-        request = self._ids.get(request_id)
-        if request is None:
-            return False
-        request.finish_reason = "abort"
-        if request in self._waiting:
-            self._waiting.remove(request)
-            self._report(request)
-        else:
-            self._retire()
-        return True
-
-    @torch.inference_mode()
-    def load_weights(self, path: Path, *, policy_version: int, fingerprint: str) -> WeightSet:
-        """Take over the policy in `path`, in place; see the module for requests in flight.
-
-        Raises EngineError, with the old policy still in place, when the file cannot be read, does not have the
-        given fingerprint or does not fit the model.
-        """
-        weights = read_weights(path)
-        found = _fingerprint(weights)
-        if found != fingerprint:
-            raise EngineError(f"weights in {path} have fingerprint {found}, expected {fingerprint}; nothing was loaded")
-        assign_weights(self.model, weights)
-        if not holds_weights(self.model, weights):
-            raise EngineError(f"after loading {path} the sampler's parameters differ from the file")
-        self.policy_version, self.fingerprint = policy_version, found
-        for request in reversed(self._running):
-            self._waiting.appendleft(request)
-        self._running.clear()
+    def _start_over(self, concerned: Callable[[Request], bool]) -> None:
+        """Have requests computed anew from their tokens so far, and forget what finished ones computed."""
+        gone = self._running.retire(concerned, keep_prefixes=False)
+        for request in (*gone, *self._waiting):
+            request.chain = []
+        self._waiting.extendleft(reversed(gone))
         self._prefixes.clear()
-        self._decoder.slots.clear()
-        return WeightSet(path, policy_version, found)
-
-    def reset_prefix_cache(self) -> None:
-        """Forget keys and values of finished requests; running ones are not disturbed."""
-        self._prefixes.clear()
+        self._rules = None
 
     def _admit(self) -> None:
         """Prefill waiting requests, in rounds: a request that begins like one of its round waits for the next."""
@@ -185,146 +279,125 @@ class TorchSamplingEngine:
             later: deque[Request] = deque()
             while self._waiting and self._fits(chosen):
                 request = self._waiting.popleft()
-                request.chain = block_chain(request.tokens, request.chain)
-                held = self._prefixes.depth(request.chain)
-                if len(request.chain) > held and request.chain[held] in begun:
-                    later.append(request)
+                if not self._placed(request):
                     continue
-                begun.update(request.chain)
-                chosen.append(request)
+                if self._begins_alike(request, begun):
+                    later.append(request)
+                else:
+                    chosen.append(request)
             later.extend(self._waiting)
             self._waiting = later
             if not chosen:
                 return
             self._prefill(chosen)
 
+    def _placed(self, request: Request) -> bool:
+        """Find the request's place in the prefix cache; False, with the request failed, when its adapter is gone."""
+        try:
+            request.space = self._adapters.space(request.params.adapter)
+        except UserError as error:
+            request.fail(str(error))
+            self._report(request)
+            return False
+        request.chain = block_chain(request.tokens, request.chain, request.space)
+        return True
+
+    def _begins_alike(self, request: Request, begun: set[int]) -> bool:
+        """Whether a request chosen before it will have computed more of its prompt than anyone has now."""
+        if self._prefixes.whole:
+            held = self._prefixes.find(request.tokens, request.chain, request.routing_key, request.space)[1]
+            mark = hash((request.space, request.tokens.tobytes()))
+            if held < len(request.tokens) - 1 and mark in begun:
+                return True
+            begun.add(mark)
+            return False
+        held = self._prefixes.depth(request.chain)
+        if len(request.chain) > held and request.chain[held] in begun:
+            return True
+        begun.update(request.chain)
+        return False
+
     def _fits(self, chosen: list[Request]) -> bool:
-        rows = len(self._running) + len(chosen)
+        rows = len(self._running.requests) + len(chosen)
         if rows == 0:
             return True
-        longest = max(r.final_length for r in (*self._running, *chosen, self._waiting[0]))
+        longest = max(r.expected_length for r in (*self._running.requests, *chosen, self._waiting[0]))
         return rows < self.config.max_running_rows and (rows + 1) * longest <= self._kv_tokens
 
+    def _make_room(self) -> None:
+        """Send those that sampled least back to wait while the running ones hold more keys and values than may be."""
+        running = self._running.requests
+        while len(running) > 1 and len(running) * max(request.length for request in running) > self._kv_tokens:
+            least = min(running, key=lambda request: len(request.sampled))
+            self._waiting.extendleft(self._running.retire(lambda request, least=least: request is least))
+            self._rules = None
+
     def _prefill(self, requests: list[Request]) -> None:
-        slots = self._decoder.slots
-        found = [self._prefixes.find(request.tokens, request.chain, request.routing_key) for request in requests]
-        for request, (_, shared) in zip(requests, found, strict=True):
-            request.held = min(shared, len(request.tokens) - 1)
-        order = sorted(range(len(requests)), key=lambda i: len(requests[i].tokens) - requests[i].held)
-        first = len(self._running)
-        slots.reserve(first + len(requests), max(len(request.tokens) for request in requests))
-        for slot, i in enumerate(order, first):
-            request, owner = requests[i], found[i][0]
-            if owner is not None and request.held:
-                if owner.content is None:
-                    slots.move(self._slot_of(owner), slot, request.held)
-                else:
-                    slots.write(slot, owner.content, request.held)
-        for batch in _prefill_batches([requests[i] for i in order], self.config.max_prefill_tokens):
-            self._prefill_batch(batch)
-        self._retire()
-
-    def _prefill_batch(self, batch: list[Request]) -> None:
-        logits = self._decoder.prefill(
-            len(self._running),
-            [request.tokens for request in batch],
-            [request.held for request in batch],
-            max_tokens=self.config.max_prefill_tokens,
-        )
-        self._running.extend(batch)
-        self._rules = None
-        self.stats["prefills"] += 1
-        for request in batch:
-            if not request.sampled:
-                request.policy_version = self.policy_version
-                request.cached_tokens = request.held
-                self.stats["prompt_tokens"] += len(request.tokens)
-                self.stats["cached_tokens"] += request.held
-            request.owner = PrefixOwner(request.tokens, request.chain, request.routing_key, None)
-            self._prefixes.register(request.owner)
-        self._accept(batch, logits, ChoiceRules.of([r.params for r in batch], logits.device))
-
-    def _decode(self) -> None:
-        running = self._running
-        if self._rules is None:
-            self._rules = ChoiceRules.of([request.params for request in running], self.model.device)
-        lengths = [request.length for request in running]
-        self._decoder.slots.reserve(len(running), max(lengths))
-        logits = self._decoder.decode([request.sampled[-1] for request in running], lengths)
-        self.stats["decode_steps"] += 1
-        self._accept(running, logits, self._rules)
+        for batch, logits in self._running.prefill(requests):
+            self._rules = None
+            self.stats["prefills"] += 1
+            if isinstance(logits, RuntimeError):
+                logger.error("a prefill of %d requests failed", len(batch), exc_info=logits)
+                for request in batch:
+                    request.fail(f"its prompt could not be computed: {logits}")
+                continue
+            for request in batch:
+                if not request.sampled:
+                    request.policy_version = self.policy_version
+                    request.cached_tokens = request.held
+                    self.stats["prompt_tokens"] += len(request.tokens)
+                    self.stats["cached_tokens"] += request.held
+            self._accept(batch, logits, ChoiceRules.of([r.params for r in batch], logits.device))
         self._retire()
 
     def _accept(self, requests: list[Request], logits: Tensor, rules: ChoiceRules) -> None:
         uniform = torch.tensor([request.uniform() for request in requests], device=logits.device)
-        ids, logprobs = choose_tokens(logits, rules, uniform)
+        chosen = choose_tokens(logits, rules, uniform, _bent(requests, logits))
         self.stats["sampled_tokens"] += len(requests)
-        for request, token, logprob in zip(requests, ids.tolist(), logprobs.tolist(), strict=True):
+        wanted = [row for row, request in enumerate(requests) if request.params.logprobs]
+        top = {}
+        if wanted:
+            counts = [requests[row].params.logprobs or 0 for row in wanted]
+            top = dict(zip(wanted, top_logprobs(chosen.every_logprob[wanted], counts), strict=True))
+        pairs = zip(requests, chosen.ids.tolist(), chosen.logprobs.tolist(), strict=True)
+        for row, (request, token, logprob) in enumerate(pairs):
             if logprob != logprob:
-                dropped = self._drop_all()
-                raise EngineError(
-                    f"the policy (version {self.policy_version}) produced logits that are not finite; "
-                    f"{dropped} requests were dropped"
-                )
-            request.accept(token, logprob, self.tokenizer)
+                request.fail(f"the policy (version {self.policy_version}) produced logits that are not finite")
+            else:
+                request.accept(token, logprob, top.get(row))
 
     @torch.inference_mode()
     def _retire(self) -> None:
-        """Take finished requests out, highest slot first, filling each gap with the last running request."""
-        slots = self._decoder.slots
-        for slot in range(len(self._running) - 1, -1, -1):
-            request = self._running[slot]
-            if request.finish_reason is None:
-                continue
-            self._keep_prefix(request, slot)
-            last = self._running.pop()
-            if last is not request:
-                slots.move(len(self._running), slot, last.length - 1)
-                self._running[slot] = last
+        for request in self._running.retire(lambda request: request.finish_reason is not None):
             self._rules = None
             self._report(request)
 
-    def _keep_prefix(self, request: Request, slot: int) -> None:
-        if request.owner is not None:
-            self._prefixes.unregister(request.owner)
-        tokens = request.all_tokens()[:-1]
-        chain = block_chain(tokens, request.chain)
-        if self._prefixes.wants(tokens, chain):
-            content = self._decoder.slots.read(slot, len(tokens))
-            self._prefixes.store(PrefixOwner(tokens, chain, request.routing_key, content))
-
     def _report(self, request: Request) -> None:
-        del self._ids[request.request_id]
-        self._finished.append(request.result(self.tokenizer))
-
-    def _drop_all(self) -> int:
-        """Forget every request and all keys and values; the number of requests."""
-        dropped = len(self._ids)
-        self._ids.clear()
-        self._running.clear()
-        self._waiting.clear()
-        self._prefixes.clear()
-        self._decoder.slots.clear()
-        return dropped
-
-    def _slot_of(self, owner: PrefixOwner) -> int:
-        return next(slot for slot, request in enumerate(self._running) if request.owner is owner)
+        unfinished = self._ids[request.request_id]
+        unfinished.remove(request)
+        if not unfinished:
+            del self._ids[request.request_id]
+        self._finished.append(request.result(self._decode_text[request.params.skip_special_tokens]))
 
 
-_fingerprint = fingerprint
+def _decoder_for(model: Any) -> SlotDecoder | RowDecoder:
+    """Rows side by side where that is exact, else one after the other. Raises EngineError where neither is."""
+    try:
+        decoder = SlotDecoder(model)
+        decoder.check()
+    except EngineError as refusal:
+        logger.warning("%s; its rows run one after the other, which is slow", refusal)
+        decoder = RowDecoder(model)
+        decoder.check()
+    return decoder
 
 
-def _prefill_batches(requests: list[Request], max_tokens: int) -> list[list[Request]]:
-    """Cut requests, sorted by how much each has to prefill, so that padding costs less than another pass would."""
-    batches: list[list[Request]] = []
-    for request in requests:
-        new = len(request.tokens) - request.held
-        if batches:
-            batch = batches[-1]
-            padding = sum(new - (len(r.tokens) - r.held) for r in batch)
-            fits = (len(batch) + 1) * new <= max_tokens and len(batch) < PREFILL_ROWS
-            if fits and padding <= PADDING_PER_ROW * len(batch):
-                batch.append(request)
-                continue
-        batches.append([request])
-    return batches
+def _bent(requests: Iterable[Request], logits: Tensor) -> Tensor | None:
+    """Logits with each request's penalties and biases; None where no request has any."""
+    bent: Tensor | None = None
+    for row, request in enumerate(requests):
+        if request.bending is not None:
+            if bent is None:
+                bent = logits.clone() if logits.dtype == torch.float64 else logits.float().clone()
+            bent[row] = request.bending(logits[row])
+    return bent

@@ -1,64 +1,73 @@
 """The parts of a sub-job's `training_config` and `inference_config` that the engines act on.
 
 The wire lets a client send keys for other back ends (reference/training-api.md, section 1.3), so unknown keys on the
-outer level pass; inside a block that is ours (`optimizer`, `mb_spec`) they are refused.
+outer level pass; inside a block that is ours (`optimizer`, `scheduler`, `mb_spec`, `peft_config`) they are refused.
 """
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from drydock.engine.lora_settings import LoraConfig
+from drydock.engine.optimizer_settings import OptimizerConfig, ScheduleConfig
 from drydock.errors import ConfigError
 
 MISSPELLING = 0.85
 
 
-class OptimizerConfig(BaseModel):
-    """AdamW (arXiv 1711.05101). Weight decay acts on matrices and embeddings, not on norms and biases."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = "AdamW"
-    """Only AdamW (any spelling of its case)."""
-    lr: float = Field(default=1e-6, ge=0.0)
-    """Learning rate until a step names another."""
-    weight_decay: float = Field(default=0.01, ge=0.0)
-    """Decoupled weight decay."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    """Decay of the first and second moment."""
-    eps: float = Field(default=1e-8, gt=0.0)
-    """Added to the denominator."""
-    fused: bool | None = None
-    """Accepted for the wire; the engine picks the fastest exact implementation itself."""
-
-    @field_validator("name")
-    @classmethod
-    def _only_adamw(cls, value: str) -> str:
-        if value.lower() not in ("adamw", "adam_w"):
-            raise ValueError("only AdamW is available")
-        return value
-
-
 class MicroBatchConfig(BaseModel):
     """How a forward-backward call is cut into pieces that fit in memory."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     max_tokens_per_mb: int = Field(default=16_384, ge=1)
     """Tokens computed at once, padding included. A longer row is computed alone."""
 
 
+class RetentionConfig(BaseModel):
+    """Which checkpoints of a job stay once it has saved another."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    keep_last: int = Field(ge=1)
+    """How many of the newest to keep. The newest resumable one stays in any case, and so does what is in use."""
+    keep_every_steps: int | None = Field(default=None, ge=1)
+    """Keep those as well whose step this number divides."""
+
+
 class TrainingConfig(BaseModel):
     """`training_config` of a training sub-job."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer and its learning rate."""
+    scheduler: ScheduleConfig = ScheduleConfig()
+    """How the learning rate changes from step to step. A rate given with a step wins from that step on."""
     gradient_clipping: float | None = Field(default=1.0, gt=0.0)
     """Largest global gradient norm; None turns clipping off."""
+    max_seq_len: int | None = Field(default=None, ge=2)
+    """Longest row, in tokens; the model's own limit when None."""
+    mb_spec: MicroBatchConfig = MicroBatchConfig()
+    """Micro-batching."""
+    prefix_sharing: bool = True
+    """Compute a token prefix that rows have in common once. Exact; off only for comparison."""
+    activation_checkpointing: bool = False
+    """Compute each layer's activations again in the backward pass instead of keeping them: less memory, about a third
+    more time, the same gradients."""
+    checkpoint_retention: RetentionConfig | None = None
+    """Remove older checkpoints after each save (the service does); None keeps all."""
+    peft_config: LoraConfig | None = None
+    """Train a LoRA adapter on the frozen model instead of its weights."""
+
+
+class LogProbConfig(BaseModel):
+    """`inference_config` of a log-probability sub-job."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
     max_seq_len: int | None = Field(default=None, ge=2)
     """Longest row, in tokens; the model's own limit when None."""
     mb_spec: MicroBatchConfig = MicroBatchConfig()
@@ -70,7 +79,7 @@ class TrainingConfig(BaseModel):
 class InferenceConfig(BaseModel):
     """`inference_config` of a sampling sub-job."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
     max_seq_len: int | None = Field(default=None, ge=2)
     """Longest prompt plus completion, in tokens; the model's own limit when None."""
@@ -78,10 +87,14 @@ class InferenceConfig(BaseModel):
     """Requests decoded together."""
     kv_cache_tokens: int | None = Field(default=None, ge=1)
     """Tokens of keys and values that running requests may hold (rows times the longest of them). None: what fits in
-    1 GiB, at most 131,072. A request that needs more than the limit runs alone."""
+    1 GiB, at most 131,072. Requests that grow beyond it wait in turn; one that needs more than the limit runs alone."""
     prefix_cache_tokens: int | None = Field(default=None, ge=0)
     """Tokens of keys and values kept of finished requests; 0 turns the prefix cache off. None: what fits in
     512 MiB, at most 65,536."""
+    peft_config: LoraConfig | None = None
+    """The adapter that the weight sync brings must have these settings (dropout aside); any adapter when None."""
+    adapters: dict[str, str] = {}
+    """LoRA adapters that are held from the start, beside the policy: name to folder (a checkpoint, or PEFT's)."""
     max_prefill_tokens: int = Field(default=8_192, ge=1)
     """Tokens prefilled at once, padding included. A longer prompt is prefilled in pieces."""
 

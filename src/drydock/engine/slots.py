@@ -61,6 +61,10 @@ class SlotCache(Cache):
         )
 
     def move(self, source: int, destination: int, length: int) -> None:
+        """Hand the first `length` positions of one slot to another; the first is free afterwards."""
+        self.copy(source, destination, length)
+
+    def copy(self, source: int, destination: int, length: int) -> None:
         """Copy the first `length` positions of one slot to another."""
         for layer in self._attention_layers():
             keys, values = layer.stored()
@@ -79,6 +83,13 @@ class SlotCache(Cache):
             keys, values = layer.stored()
             keys[slot, :, :length] = new_keys[:, :length]
             values[slot, :, :length] = new_values[:, :length]
+
+    def wipe(self, slot: int) -> None:
+        """Zero one slot, so that values that are not finite do not stay."""
+        for layer in self._attention_layers():
+            if layer.is_initialized:
+                for tensor in layer.stored():
+                    tensor[slot] = 0
 
     def clear(self) -> None:
         """Zero everything."""

@@ -2,7 +2,9 @@
 
 The result of a call does not depend on how it was cut into micro-batches, on the order of its rows or on how far
 they are padded: losses divide by denominators of the whole call, and every row is computed exactly, with or without
-a shared prefix.
+a shared prefix. (Dropout of LoRA adapters, off by default, is the one exception.)
+
+What is trained is the whole model or, with `peft_config`, an adapter on it; everything else is the same for both.
 
 A call is checked before anything is computed. If it fails later all the same (a loss that is not finite), the
 gradients accumulated since the last step are dropped, because some micro-batches may already have added theirs.
@@ -11,31 +13,30 @@ Not thread-safe: one owner.
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from drydock.engine import checkpoint
-from drydock.engine.batch import TrainBatch, parse_batch
-from drydock.engine.layout import Layout, MicroBatch, plan_layout
-from drydock.engine.model import ModelCall, default_device, load_model, load_tokenizer, max_positions, vocabulary_size
-from drydock.engine.prefix_sharing import row_logprobs, why_not_shared
+from drydock.engine.activation_checkpointing import recompute_activations
+from drydock.engine.model import default_device, load_model, load_tokenizer
+from drydock.engine.policy import Policy
 from drydock.engine.settings import TrainingConfig, parse_settings
 from drydock.engine.types import WeightSet
-from drydock.engine.weights import write_weights
+from drydock.engine.updates import Updates
+from drydock.engine.weights import assign_weights, fingerprint, unique_weights, write_weights
 from drydock.errors import EngineError, UserError
-from drydock.losses import Denominators, LossInputs, count_denominators
 
-DATA_PARALLEL_RANKS = 1
+WEIGHT_FORMATS = ("lora", "vllm", "hf")
 
 
 class TrainingEngine:
     """One policy under training.
 
     model_name: Hugging Face folder or hub id. training_config: see `drydock.engine.settings.TrainingConfig`.
+    dtype: of the model's parameters; None is float32 on a CPU, bfloat16 (with float32 masters) on a GPU.
     Raises UserError for a model that cannot be found, ConfigError for settings.
     """
 
@@ -54,44 +55,71 @@ class TrainingEngine:
         self.model = load_model(model_name, dtype=dtype, device=device or default_device())
         self.tokenizer = load_tokenizer(model_name)
         self.global_steps = 0
-        limit = max_positions(self.model)
-        self.max_seq_len = min(value for value in (self.config.max_seq_len, limit, 2**31) if value)
-        self._vocab_size = vocabulary_size(self.model)
-        self._call = ModelCall(self.model)
-        self._unshared_reason = why_not_shared(self._call) if self.config.prefix_sharing else "switched_off"
-        self.optimizer = self._build_optimizer()
+        self._base_fingerprint: str | None = None
+        self._lora = self.config.peft_config
+        if self._lora is not None:
+            from drydock.engine.lora import attach_adapter
+
+            attach_adapter(self.model, self._lora, seed=seed)
+        if self.config.activation_checkpointing:
+            recompute_activations(self.model)
+        self._policy = Policy(
+            self.model,
+            max_seq_len=self.config.max_seq_len,
+            max_tokens=self.config.mb_spec.max_tokens_per_mb,
+            unshared_because=self._why_unshared(),
+        )
+        self._updates = Updates(self.model, self.config.optimizer, self.config.scheduler, self.config.gradient_clipping)
         self._pending_calls = 0
-        self.optimizer.zero_grad(set_to_none=True)
+
+    @property
+    def max_seq_len(self) -> int:
+        """Longest row, in tokens."""
+        return self._policy.max_seq_len
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer over the trained parameters (their float32 masters, where the model's are narrower)."""
+        return self._updates.optimizer
 
     @property
     def prefix_sharing_off_because(self) -> str | None:
         """Why prefixes are not shared for this model, or None where they are."""
-        return self._unshared_reason
+        return self._policy.unshared_because
+
+    @property
+    def pending_calls(self) -> int:
+        """Forward-backward calls whose gradients wait for a step."""
+        return self._pending_calls
 
     def forward_backward(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Add one call's gradients; see `drydock.engine.batch` for the request.
 
-        Returns avg_loss (float), metrics (floats) and post_process_outputs (logprobs: float32 [B, T], predict-next,
-        0 where there is no next token; only if asked for).
+        Returns avg_loss (float), metrics (floats) and post_process_outputs (logprobs, entropy: float32 [B, T],
+        predict-next, 0 where there is no next token; what was asked for).
         Raises UserError for a request that is refused (nothing changed), EngineError for a result that is not finite.
         """
-        batch = parse_batch(request, vocab_size=self._vocab_size, max_seq_len=self.max_seq_len)
-        needed = batch.needed()
-        widths = np.where(needed.any(axis=1), needed.shape[1] - needed[:, ::-1].argmax(axis=1), 0)
-        layout = plan_layout(
-            [batch.input_ids[row, :width] for row, width in enumerate(widths)],
-            max_tokens=self.config.mb_spec.max_tokens_per_mb,
-            share_prefixes=self._unshared_reason is None,
-        )
-        totals = _Totals(batch)
+        batch = self._policy.parse(request)
+        if self._drops_out and batch.couples_rows:
+            raise UserError(
+                f"loss {batch.loss.name!r} looks at all rows of a call at once and cannot be trained with "
+                "peft_config.lora_dropout; set it to 0"
+            )
         try:
-            for micro_batch in layout.micro_batches:
-                self._micro_batch(batch, needed, micro_batch, int(widths[list(micro_batch.rows)].max()), totals)
+            with self._dropout():
+                result = self._policy.run(batch)
         except BaseException:
             self._drop_gradients()
             raise
         self._pending_calls += 1
-        return totals.result() | {"metrics": totals.metrics() | self._layout_metrics(layout)}
+        return result
+
+    def forward(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Log-probs of every real position under the present weights; no gradients, nothing changed.
+
+        See `drydock.engine.policy.Policy.score`.
+        """
+        return self._policy.score(request)
 
     def step(self, learning_rate: float | None = None) -> dict[str, Any]:
         """Clip, update, clear the gradients. A given learning rate stays until another is given.
@@ -101,156 +129,156 @@ class TrainingEngine:
         """
         if self._pending_calls == 0:
             raise UserError("step without gradients: no forward-backward call since the last step")
-        if learning_rate is not None:
-            if not (np.isfinite(learning_rate) and learning_rate >= 0):
-                raise UserError(f"learning_rate must be a finite number >= 0, got {learning_rate}")
-            for group in self.optimizer.param_groups:
-                group["lr"] = float(learning_rate)
-        limit = self.config.gradient_clipping
-        grad_norm = float(
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), float("inf") if limit is None else limit)
-        )
-        if not np.isfinite(grad_norm):
-            self._drop_gradients()
-            raise EngineError(f"the gradient norm is {grad_norm}; the step was not taken, its gradients are dropped")
-        self.optimizer.step()
-        self._drop_gradients()
+        try:
+            rate, grad_norm = self._updates.step(learning_rate, self.global_steps)
+        except EngineError:
+            self._pending_calls = 0
+            raise
+        self._pending_calls = 0
         self.global_steps += 1
-        return {
-            "global_steps": self.global_steps,
-            "last_lr": self.optimizer.param_groups[0]["lr"],
-            "metrics": {"grad_norm": grad_norm},
-        }
+        return {"global_steps": self.global_steps, "last_lr": rate, "metrics": {"grad_norm": grad_norm}}
 
-    def save(self, directory: Path, checkpoint_type: str = "resumable") -> dict[str, Any]:
+    def save(self, directory: Path, checkpoint_type: str = "resumable", *, merge: bool = False) -> dict[str, Any]:
         """Write a checkpoint folder, whole or not at all; see `drydock.engine.checkpoint`.
 
+        merge: write the whole model with the adapter added in, in place of the adapter (weights-only).
         Raises UserError when `directory` exists, the type is unknown, or a resumable checkpoint is asked for while
         gradients are accumulated (they would be lost).
         """
-        if checkpoint_type == "resumable" and self._pending_calls:
+        if checkpoint_type not in checkpoint.TYPES:
+            raise UserError(f"unknown checkpoint_type {checkpoint_type!r}; known: {', '.join(checkpoint.TYPES)}")
+        resumable = checkpoint_type == "resumable"
+        if resumable and self._pending_calls:
             raise UserError("a resumable checkpoint cannot hold accumulated gradients; call step first")
-        optimizer = self.optimizer if checkpoint_type == "resumable" else None
-        checkpoint.save(directory, checkpoint_type, self.model, self.tokenizer, self.global_steps, optimizer)
+        if resumable and merge:
+            raise UserError("a resumable checkpoint keeps the adapter apart; merge goes with weights-only")
+        weights, adapter = None, None
+        if self._lora is not None:
+            if merge:
+                weights = self._merged()
+            else:
+                adapter = self._adapter_part()
+        checkpoint.save(
+            directory,
+            self.model,
+            self.tokenizer,
+            self.global_steps,
+            weights=weights,
+            adapter=adapter,
+            resumption=self._updates.resumption() if resumable else None,
+        )
         return {"path": str(directory), "checkpoint_type": checkpoint_type, "global_steps": self.global_steps}
 
-    def load(self, directory: Path) -> dict[str, Any]:
-        """Take weights, and whatever else the checkpoint holds, from a folder that `save` wrote.
+    def load(self, directory: Path, *, optimizer_states: bool = True) -> dict[str, Any]:
+        """Take weights, and whatever else the checkpoint holds, from a folder that `save` wrote, or a Hugging Face one.
 
-        From a weights-only checkpoint the optimizer starts afresh. Accumulated gradients are dropped.
-        Raises EngineError when the folder is incomplete or belongs to another architecture.
+        From a weights-only checkpoint, or without `optimizer_states`, the optimizer starts afresh. Whole weights become
+        the base of an adapter that has not been trained yet. Accumulated gradients are dropped.
+        Raises EngineError when the folder is incomplete, damaged or belongs to another architecture, UserError when it
+        does not go with how this engine trains.
         """
+        contents = checkpoint.read(directory, dtype=self.model.dtype, resume=optimizer_states)
+        self._check_kind(directory, contents)
+        new_base = self._lora is not None and contents.adapter is None
+        resumption = None if new_base else contents.resumption
+        prepared = None if resumption is None else self._updates.prepare(resumption, f"checkpoint {directory}")
+        if contents.adapter is not None:
+            from drydock.engine.lora import assign_adapter
+
+            assign_adapter(self.model, contents.adapter.tensors)
+        else:
+            assert contents.weights is not None
+            assign_weights(self.model, contents.weights)
+            self._base_fingerprint = None
         self._drop_gradients()
-        learning_rate = self.optimizer.param_groups[0]["lr"]
-        self.optimizer = self._build_optimizer()
-        self.optimizer.param_groups[0]["lr"] = self.optimizer.param_groups[1]["lr"] = learning_rate
-        state = checkpoint.load(directory, self.model, self.optimizer)
-        self.global_steps = state.global_steps
-        return {"path": str(directory), "checkpoint_type": state.checkpoint_type, "global_steps": self.global_steps}
+        if resumption is not None and prepared is not None:
+            self._updates.resume(prepared, resumption)
+        else:
+            self._updates.restart()
+        self.global_steps = 0 if new_base else contents.global_steps
+        return {
+            "path": str(directory),
+            "checkpoint_type": contents.checkpoint_type,
+            "global_steps": self.global_steps,
+        }
 
-    def export_weights(self, path: Path) -> WeightSet:
-        """Write the weights for a sampler; see `drydock.engine.weights`."""
-        return WeightSet(path, self.global_steps, write_weights(self.model, path))
+    def export_weights(self, path: Path, weight_format: str | None = None) -> WeightSet:
+        """Write the policy for a sampler; see `drydock.engine.weights` and `drydock.engine.lora`.
 
-    def _build_optimizer(self) -> torch.optim.AdamW:
-        settings = self.config.optimizer
-        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        groups = [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True)
+        weight_format: `lora` writes the adapter alone, `vllm` and `hf` the whole weights (an adapter added in); None is
+        `lora` for a policy with an adapter. Raises UserError for an unknown format, or `lora` without an adapter.
+        """
+        if weight_format is not None and weight_format not in WEIGHT_FORMATS:
+            raise UserError(f"unknown weight_format {weight_format!r}; known: {', '.join(WEIGHT_FORMATS)}")
+        if self._lora is None:
+            if weight_format == "lora":
+                raise UserError("weight_format 'lora': this job trains all weights; leave it out, or use vllm or hf")
+            mark = write_weights(unique_weights(self.model), path)
+        elif weight_format in (None, "lora"):
+            from drydock.engine.lora import write_adapter
+
+            mark = write_adapter(path, self.model, self._lora, self._base_mark())
+        else:
+            mark = write_weights(self._merged(), path)
+        return WeightSet(path, self.global_steps, mark)
+
+    @property
+    def _drops_out(self) -> bool:
+        return self._lora is not None and self._lora.lora_dropout > 0.0
+
+    def _dropout(self):
+        if not self._drops_out:
+            return nullcontext()
+        from drydock.engine.lora import dropout_active
+
+        return dropout_active(self.model)
+
+    def _why_unshared(self) -> str | None:
+        if not self.config.prefix_sharing:
+            return "switched_off"
+        return "lora_dropout" if self._drops_out else None
 
     def _drop_gradients(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
+        self._updates.drop_gradients()
         self._pending_calls = 0
 
-    def _micro_batch(
-        self, batch: TrainBatch, needed: np.ndarray, micro_batch: MicroBatch, width: int, totals: "_Totals"
-    ) -> None:
-        rows = list(micro_batch.rows)
-        device = self.model.device
+    def _base_mark(self) -> str:
+        if self._base_fingerprint is None:
+            self._base_fingerprint = fingerprint(unique_weights(self.model))
+        return self._base_fingerprint
 
-        def part(array: np.ndarray) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array[rows, :width])).to(device)
+    def _merged(self) -> dict[str, torch.Tensor]:
+        from drydock.engine.lora import merged_weights
 
-        trains = bool((batch.loss_mask[rows] != 0).any())
-        with torch.set_grad_enabled(trains):
-            logprobs = row_logprobs(
-                self._call, part(batch.input_ids), part(batch.targets), part(needed), micro_batch.prefix_length
-            )
-            totals.add_logprobs(rows, logprobs)
-            if not trains:
-                return
-            kind = logprobs.dtype
-            inputs = LossInputs(
-                logprobs=logprobs,
-                loss_mask=part(batch.loss_mask).to(kind),
-                advantages=None if batch.advantages is None else part(batch.advantages).to(kind),
-                old_logprobs=None if batch.old_logprobs is None else part(batch.old_logprobs).to(kind),
-                row_weights=None
-                if batch.row_weights is None
-                else torch.from_numpy(batch.row_weights[rows]).to(device, kind),
-            )
-            output = batch.loss.function(inputs, batch.config, totals.denominators)
-            loss = float(output.loss.detach())
-            if not np.isfinite(loss):
-                raise EngineError(
-                    f"loss {batch.loss.name!r} is {loss} on rows {rows}; gradients since the last step are dropped"
+        return merged_weights(self.model)
+
+    def _adapter_part(self) -> checkpoint.Adapter:
+        from drydock.engine.lora import adapter_tensors
+
+        assert self._lora is not None
+        return checkpoint.Adapter(self._lora, self._base_mark(), self.model_name, adapter_tensors(self.model))
+
+    def _check_kind(self, directory: Path, contents: checkpoint.Contents) -> None:
+        adapter = contents.adapter
+        if adapter is None:
+            if self._lora is not None and self.global_steps > 0:
+                raise UserError(
+                    f"checkpoint {directory} holds whole weights, and this job has trained its adapter for "
+                    f"{self.global_steps} steps on others; load it into a new job"
                 )
-            output.loss.backward()
-            totals.add(loss, output.means, output.maxima)
-
-    def _layout_metrics(self, layout: Layout) -> dict[str, float]:
-        metrics = {
-            "prefix_sharing/row_tokens": float(layout.row_tokens),
-            "prefix_sharing/computed_tokens": float(layout.computed_tokens),
-            "prefix_sharing/micro_batches": float(len(layout.micro_batches)),
-        }
-        if self._unshared_reason is not None:
-            metrics[f"prefix_sharing/off/{self._unshared_reason}"] = 1.0
-        return metrics
-
-
-class _Totals:
-    """What a call reports, summed over its micro-batches."""
-
-    def __init__(self, batch: TrainBatch) -> None:
-        self._trained_positions = float((batch.loss_mask != 0).sum())
-        self._trained_rows = float((batch.loss_mask != 0).any(axis=1).sum())
-        self._loss = 0.0
-        self._means: dict[str, float] = {}
-        self._maxima: dict[str, float] = {}
-        self._logprobs = np.zeros(batch.input_ids.shape, np.float32) if batch.wants_logprobs else None
-        settings = batch.config.model_dump()
-        self.denominators: Denominators = count_denominators(
-            torch.from_numpy(batch.loss_mask),
-            None if batch.row_weights is None else torch.from_numpy(batch.row_weights),
-            batch_num_tokens=settings.get("batch_num_tokens"),
-            global_batch_size=settings.get("global_batch_size"),
-            dp_size=DATA_PARALLEL_RANKS,
-        )
-
-    def add(self, loss: float, means: Mapping[str, Tensor], maxima: Mapping[str, Tensor]) -> None:
-        self._loss += loss
-        for name, value in means.items():
-            self._means[name] = self._means.get(name, 0.0) + float(value)
-        for name, value in maxima.items():
-            self._maxima[name] = max(self._maxima.get(name, float("-inf")), float(value))
-
-    def add_logprobs(self, rows: list[int], logprobs: Tensor) -> None:
-        if self._logprobs is not None:
-            self._logprobs[rows, : logprobs.shape[1]] = logprobs.detach().float().cpu().numpy()
-
-    def result(self) -> dict[str, Any]:
-        outputs = {} if self._logprobs is None else {"logprobs": self._logprobs}
-        return {"avg_loss": self._loss, "post_process_outputs": outputs}
-
-    def metrics(self) -> dict[str, float]:
-        count = max(self._trained_positions, 1.0)
-        return {
-            "tokens": self._trained_positions,
-            "rows": self._trained_rows,
-            **{name: value / count for name, value in self._means.items()},
-            **self._maxima,
-        }
+            return
+        if self._lora is None:
+            raise UserError(
+                f"checkpoint {directory} holds a LoRA adapter, this job trains all weights; start a job with the same "
+                "peft_config, or save the adapter merged and load that"
+            )
+        if not self._lora.same_adapter(adapter.settings):
+            raise UserError(
+                f"checkpoint {directory} has peft_config {adapter.settings.model_dump()}, this job another; start a "
+                "job with the same one"
+            )
+        if adapter.base_fingerprint != self._base_mark():
+            raise EngineError(
+                f"the adapter of checkpoint {directory} was trained on other weights ({adapter.base_model}, "
+                f"fingerprint {adapter.base_fingerprint}) than this job's {self.model_name} ({self._base_mark()})"
+            )

@@ -8,8 +8,10 @@ Fingerprint: SHA-256 over the sorted tensors' names, dtypes, shapes and bytes.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,16 +21,24 @@ from torch import Tensor, nn
 from drydock.atomic import replace_file
 from drydock.errors import EngineError
 
+ADAPTER_TENSOR = re.compile(r"\.lora_(?:A|B|embedding_A|embedding_B)\.")
+"""Matches names of adapter tensors within a model; see `drydock.engine.lora`."""
+
+
+def base_name(name: str) -> str:
+    """A tensor's name in the model without adapters (peft moves an adapted layer into a `base_layer`)."""
+    return name.replace(".base_layer.", ".").replace(".base_layer", "") if ".base_layer" in name else name
+
 
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name, each distinct tensor once, detached."""
+    """Parameters and persistent buffers by name, each distinct tensor once, detached; adapters left out."""
     persistent = model.state_dict(keep_vars=True)
     weights: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in persistent.items():
-        if id(tensor) not in seen:
+        if id(tensor) not in seen and not ADAPTER_TENSOR.search(name):
             seen.add(id(tensor))
-            weights[name] = tensor.detach()
+            weights[base_name(name)] = tensor.detach()
     return weights
 
 
@@ -42,13 +52,29 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()[:32]
 
 
-def write_weights(model: nn.Module, path: Path) -> str:
-    """Write the model's weights to `path` (a new file under a temporary name, then renamed); the fingerprint."""
-    weights = {name: tensor.cpu().contiguous() for name, tensor in unique_weights(model).items()}
+def write_weights(weights: Mapping[str, Tensor], path: Path) -> str:
+    """Write weights to `path` (a new file under a temporary name, then renamed); their fingerprint."""
+    weights = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
     mark = fingerprint(weights)
     with replace_file(path) as temporary:
         save_file(weights, temporary, metadata={"format": "pt", "fingerprint": mark})
     return mark
+
+
+def weight_kind(path: Path) -> Literal["whole", "adapter"]:
+    """Whether a weight file, or a checkpoint's folder, holds a whole model or an adapter; `whole` if unreadable."""
+    if path.is_dir():
+        return "adapter" if (path / "adapter_config.json").is_file() else "whole"
+    try:
+        with safe_open(path, framework="pt") as file:
+            return "adapter" if "peft_config" in (file.metadata() or {}) else "whole"
+    except (OSError, SafetensorError):
+        return "whole"
+
+
+def adapter_fingerprint(folder: Path) -> str:
+    """Fingerprint of the adapter in a checkpoint's folder. Raises EngineError when it cannot be read."""
+    return fingerprint(read_weights(folder / "adapter_model.safetensors"))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

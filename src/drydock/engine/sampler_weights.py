@@ -1,0 +1,86 @@
+"""What a sampler's policy is: base weights, and at most one adapter on them that the weight sync brings.
+
+A file with whole weights replaces the base and drops the adapter. A file with an adapter goes on top of the base, which
+stays as it is; it names the base that it was trained on, and one trained on another is refused. Either way the sampler
+compares what it holds with the file afterwards.
+"""
+
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+from drydock.engine.lora_settings import LoraConfig
+from drydock.engine.weights import assign_weights, fingerprint, holds_weights, read_weights, unique_weights, weight_kind
+from drydock.errors import EngineError
+
+
+class SamplerWeights:
+    """The policy's weights in one sampler's model.
+
+    expected: settings that an adapter must have, or None for any. adapter: settings of the one that is held, or None.
+    fingerprint: of what was loaded last. base_fingerprint: of the base.
+    """
+
+    def __init__(self, model: PreTrainedModel, expected: LoraConfig | None = None) -> None:
+        self._model = model
+        self._expected = expected
+        self.adapter: LoraConfig | None = None
+        self.base_fingerprint = fingerprint(unique_weights(model))
+        self.fingerprint = self.base_fingerprint
+
+    def load(self, path: Path, expected_fingerprint: str) -> None:
+        """Take over a file. Raises EngineError, with the old weights in place, when it is not what was announced."""
+        if weight_kind(path) == "adapter":
+            self._load_adapter(path, expected_fingerprint)
+            return
+        weights = read_weights(path)
+        found = fingerprint(weights)
+        _check(path, found, expected_fingerprint)
+        assign_weights(self._model, weights)
+        if not holds_weights(self._model, weights):
+            raise EngineError(f"after loading {path} the sampler's parameters differ from the file")
+        self._drop_adapter()
+        self.base_fingerprint = self.fingerprint = found
+
+    def check_base(self, path: Path, base_fingerprint: str | None) -> None:
+        """Raises EngineError when an adapter was trained on other weights than the base; None: it does not say."""
+        if base_fingerprint is not None and base_fingerprint != self.base_fingerprint:
+            raise EngineError(
+                f"the adapter in {path} was trained on weights {base_fingerprint}, the sampler's base is "
+                f"{self.base_fingerprint}; start both sub-jobs from the same model with the same dtype, or sync whole "
+                "weights (weight_format vllm)"
+            )
+
+    def _load_adapter(self, path: Path, expected_fingerprint: str) -> None:
+        from drydock.engine.lora import adapter_tensors, assign_adapter, attach_adapter, read_adapter
+
+        file = read_adapter(path)
+        _check(path, file.fingerprint, expected_fingerprint)
+        self.check_base(path, file.base_fingerprint)
+        if self._expected is not None and not self._expected.same_adapter(file.settings):
+            raise EngineError(
+                f"the adapter in {path} has settings {file.settings.model_dump()}, inference_config.peft_config says "
+                f"{self._expected.model_dump()}"
+            )
+        if self.adapter is None or not self.adapter.same_adapter(file.settings):
+            self._drop_adapter()
+            attach_adapter(self._model, file.settings)
+            self.adapter = file.settings
+        assign_adapter(self._model, file.tensors)
+        held = adapter_tensors(self._model)
+        if not all(torch.equal(tensor.cpu(), file.tensors[name]) for name, tensor in held.items()):
+            raise EngineError(f"after loading {path} the sampler's adapter differs from the file")
+        self.fingerprint = file.fingerprint
+
+    def _drop_adapter(self) -> None:
+        if self.adapter is not None:
+            from drydock.engine.lora import detach_adapter
+
+            detach_adapter(self._model)
+            self.adapter = None
+
+
+def _check(path: Path, found: str, expected: str) -> None:
+    if found != expected:
+        raise EngineError(f"weights in {path} have fingerprint {found}, expected {expected}; nothing was loaded")
