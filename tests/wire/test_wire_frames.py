@@ -217,7 +217,7 @@ T = ["t", "a"]
         pytest.param(build({"a": entry(0, 2, [-1, -2])}, b"12", tree=T), "bad shape", id="negative shape"),
         pytest.param(build({"a": entry(0, 2, [3])}, b"12", tree=T), "needs 3 bytes", id="shape over the data"),
         pytest.param(build({"a": entry(0, 0, [0, 2**70])}, b"", tree=T), "cannot have the shape", id="endless shape"),
-        pytest.param(build({"a": entry(0, 0, [0] * 99)}, b"", tree=T), "cannot have the shape", id="many dimensions"),
+        pytest.param(build({"a": entry(0, 0, [0] * 99)}, b"", tree=T), "bad shape", id="many dimensions"),
         pytest.param(build({"a": entry(0, 2, dtype="F8_E4M3")}, b"12", tree=T), "F8_E4M3", id="unknown dtype"),
         pytest.param(build({"a": []}, tree=T), "no description", id="tensor without description"),
         pytest.param(build({"a": entry(0, 2)}, b"12", tree=[*T, {"scalar": True}]), "no scalar", id="two as a scalar"),

@@ -80,8 +80,8 @@ def test_strings_and_tokens_mix_and_settings_may_differ_per_prompt():
 
 
 def test_sampling_parameters_that_no_engine_reads_are_refused_by_name():
-    with pytest.raises(ValidationError, match="repetition_penalty"):
-        SamplingParams.model_validate({"repetition_penalty": 1.2})
+    with pytest.raises(ValidationError, match="length_penalty"):
+        SamplingParams.model_validate({"length_penalty": 1.2})
     for wrong in ({"temperature": -1}, {"top_p": 0}, {"max_tokens": 0}, {"top_k": -2}, {"logprobs": -1}):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             SamplingParams.model_validate(wrong)

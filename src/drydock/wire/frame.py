@@ -13,6 +13,7 @@ like when another writer let it pass, is refused at decoding.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drydock.errors import WireError
-from drydock.wire.blob import METADATA_KEY, Bytes, parse_json, read_blob, storable, write_blob
+from drydock.wire.blob import METADATA_KEY, Bytes, blob_parts, joined, parse_json, read_blob, storable
 
 VERSION: Final = "DSSST1"
 
@@ -46,6 +47,16 @@ def encode_frame(value: Any, metadata: dict[str, Any] | None = None) -> bytes:
     Raises WireError, naming the place in the tree, for a key that is not a string, a value of another type, an array
     dtype that safetensors lacks, or two arrays with the same dotted path.
     """
+    return b"".join(encode_parts(value, metadata))
+
+
+def encode_buffer(value: Any, metadata: dict[str, Any] | None = None) -> memoryview:
+    """As `encode_frame`, several times faster for a large tree."""
+    return joined(encode_parts(value, metadata))
+
+
+def encode_parts(value: Any, metadata: dict[str, Any] | None = None) -> Sequence[Bytes]:
+    """As `encode_frame`, as what stands back to back in the frame; arrays are not copied."""
     arrays: dict[str, NDArray[Any]] = {}
     try:
         tree = _encode_node(value, (), arrays)
@@ -56,15 +67,18 @@ def encode_frame(value: Any, metadata: dict[str, Any] | None = None) -> bytes:
         raise WireError(f"a DSSST1 frame cannot hold this value: {error}") from error
     if not arrays:
         arrays[_EMPTY_KEY] = np.zeros(1, np.uint8)
-    return write_blob(strings, arrays)
+    return blob_parts(strings, arrays)
 
 
-def decode_frame(data: Bytes) -> Frame:
-    """Decode a frame; arrays are writable copies. Raises WireError, saying what is wrong, for anything else."""
-    strings, arrays = read_blob(data)
+def decode_frame(data: Bytes, *, copy: bool = True) -> Frame:
+    """Decode a frame; arrays are writable copies. Raises WireError, saying what is wrong, for anything else.
+
+    copy: without it arrays may be views of `data`, which must not change while they live.
+    """
+    strings, arrays = read_blob(data, copy=copy)
     if not isinstance(strings.get("dss"), str):
         raise WireError("not a DSSST1 frame: its header has no 'dss' metadata")
-    dss = parse_json(strings["dss"], "'dss' metadata")
+    dss = parse_json(strings["dss"], "the frame's 'dss' metadata")
     if not isinstance(dss, dict) or dss.get("v") != VERSION or "tree" not in dss:
         version = dss.get("v") if isinstance(dss, dict) else None
         raise WireError(f"frame version {version!r} is not {VERSION}")
@@ -72,7 +86,7 @@ def decode_frame(data: Bytes) -> Frame:
         value = _decode_node(dss["tree"], arrays)
     except RecursionError as error:
         raise WireError("the frame's tree is nested too deeply") from error
-    operation = parse_json(strings["op"], "'op' metadata") if "op" in strings else {}
+    operation = parse_json(strings["op"], "the frame's 'op' metadata") if "op" in strings else {}
     if not isinstance(operation, dict):
         raise WireError("the frame's 'op' metadata is not an object")
     return Frame(value, operation)

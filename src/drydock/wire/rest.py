@@ -25,6 +25,13 @@ class ClosedModel(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
+INT64_MAX = 2**63 - 1
+INT32_MAX = 2**31 - 1
+
+RESERVED_JOB_IDS = ("capacity", "signed", "usage", "whoami")
+"""Names that are paths of the API beside the jobs."""
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -41,6 +48,13 @@ def sub_job_id(job_id: str, job_type: str, index: int) -> str:
     return f"{job_id}:{ID_SEGMENT[job_type]}:{index}"
 
 
+class SourceCheckpoint(OpenModel):
+    """The checkpoint that a sub-job starts from instead of the model's own weights; its job may be over."""
+
+    checkpoint_id: str = Field(min_length=1, max_length=128)
+    source_job_id: str = Field(min_length=1, max_length=128)
+
+
 class SubJobConfig(OpenModel):
     """One sub-job as asked for: a model and either a training or an inference block."""
 
@@ -50,7 +64,8 @@ class SubJobConfig(OpenModel):
     inference_config: dict[str, Any] | None = None
     global_batch_size: int | None = None
     dtype: str | None = None
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=0, le=INT64_MAX)
+    source_checkpoint_info: SourceCheckpoint | None = None
 
     @model_validator(mode="after")
     def _one_block(self) -> "SubJobConfig":
@@ -72,11 +87,12 @@ class JobCreate(OpenModel):
     idle_timeout_seconds: int | None = None
     pending_timeout_seconds: int | None = None
     comment: str | None = None
+    name: str | None = None
 
     @model_validator(mode="after")
     def _limits(self) -> "JobCreate":
-        if self.job_id == "capacity":
-            raise ValueError("job_id 'capacity' is reserved: it is a path of the API")
+        if self.job_id in RESERVED_JOB_IDS:
+            raise ValueError(f"job_id {self.job_id!r} is reserved: it is a path of the API")
         if sum(config.job_type == "training" for config in self.sub_job_configs) > 1:
             raise ValueError("sub_job_configs holds more than one training sub-job; at most one is allowed")
         return self
@@ -103,6 +119,7 @@ class Job(OpenModel):
     status: Annotated[JobStatus, BeforeValidator(JobStatus.parse)] = JobStatus.PENDING
     reason: str | None = None
     comment: str | None = None
+    name: str | None = None
     experiment_name: str | None = None
     hardware: str | None = None
     created_at: str | None = None
@@ -121,23 +138,49 @@ class Capacity(OpenModel):
     available_gpus: int = 0
 
 
-class SamplingParams(ClosedModel):
-    """How to sample one completion.
+MAX_TOP_LOGPROBS = 20
+MAX_SAMPLES = 128
 
-    temperature 0 is greedy; top_k -1 (or 0) is off; `logprobs` None returns none, 0 the sampled token's only;
-    `compact_logprobs` returns them as a plain list of floats; `dss_sample_id` is a caller's label, echoed nowhere.
+
+class SamplingParams(ClosedModel):
+    """How to sample the completion, or the `n` completions, of one prompt.
+
+    Log-probs are those of softmax(logits / temperature), before anything below bends it: what a trainer can recompute.
+
+    temperature 0 is greedy; top_k -1 (or 0) is off; min_p keeps tokens at least that likely, relative to the likeliest.
+    repetition_penalty divides (positive) or multiplies (negative) logits of tokens in the prompt or the completion;
+    frequency_penalty and presence_penalty lower those of tokens in the completion; logit_bias is added, by token id.
+    stop: strings, left out of `text` (unless `include_stop_str_in_output`), while the token ids end with the token that
+    completed one. min_tokens: no end before that many. ignore_eos: the model's own ends do not end a completion.
+    seed: sample k of a prompt is drawn from (seed, k), whatever else runs beside it.
+    logprobs: None returns none, 0 the sampled token's, k > 0 those of the k likeliest as well; prompt_logprobs: the
+    same for the prompt's tokens. `compact_logprobs` returns the sampled tokens' as a plain list of floats.
+    skip_special_tokens: leave special tokens out of `text` (the one that ended the completion always is).
+    adapter: a named LoRA adapter that the sampler holds; None is the policy, "base" the model without any.
+    `dss_sample_id` is a caller's label, echoed nowhere.
     """
 
-    max_tokens: int = Field(default=16, ge=1)
-    temperature: float = Field(default=1.0, ge=0.0)
+    max_tokens: int = Field(default=16, ge=1, le=INT32_MAX)
+    min_tokens: int = Field(default=0, ge=0, le=INT32_MAX)
+    n: int = Field(default=1, ge=1, le=MAX_SAMPLES)
+    temperature: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    top_k: int = Field(default=-1, ge=-1)
-    stop: list[str] = []
+    top_k: int = Field(default=-1, ge=-1, le=INT32_MAX)
+    min_p: float = Field(default=0.0, ge=0.0, le=1.0)
+    repetition_penalty: float = Field(default=1.0, gt=0.0, le=100.0)
+    frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    logit_bias: dict[int, Annotated[float, Field(ge=-100.0, le=100.0)]] = {}
+    stop: list[Annotated[str, Field(min_length=1)]] = []
     stop_token_ids: list[int] = []
-    seed: int | None = None
-    logprobs: int | None = Field(default=None, ge=0)
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    seed: int | None = Field(default=None, ge=0, le=INT64_MAX)
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
+    prompt_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     ignore_eos: bool = False
     compact_logprobs: bool = False
+    adapter: str | None = Field(default=None, min_length=1)
     dss_sample_id: str | None = None
 
     @model_validator(mode="before")
@@ -149,6 +192,12 @@ class SamplingParams(ClosedModel):
         if isinstance(fields.get("stop"), str):
             fields["stop"] = [fields["stop"]]
         return fields
+
+    @model_validator(mode="after")
+    def _limits(self) -> "SamplingParams":
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens {self.min_tokens} is more than max_tokens {self.max_tokens}")
+        return self
 
 
 def _prompt_lists(value: object) -> object:
@@ -194,7 +243,7 @@ class GenerateBody(BaseModel):
 class StepBody(OpenModel):
     """Body of step; `learning_rate` replaces the optimizer's from this step on."""
 
-    learning_rate: float | None = Field(default=None, ge=0.0)
+    learning_rate: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
 
 class SaveBody(OpenModel):
@@ -202,6 +251,8 @@ class SaveBody(OpenModel):
 
     checkpoint_id: str | None = None
     checkpoint_type: CheckpointType = "resumable"
+    merge: bool = False
+    """Of a job that trains an adapter: write the whole model with the adapter added in (weights-only)."""
 
 
 class OperationBody(OpenModel):

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from drydock.errors import WireError
+from drydock.wire.blob import Bytes
 from drydock.wire.chunks import parse_chunk, reassemble
 from drydock.wire.frame import VERSION, decode_frame
 
 RESULT_CHUNK: Final = "result_chunk"
 
 
-def result_envelope(frame: bytes) -> dict[str, Any]:
+def result_envelope(frame: Bytes) -> dict[str, Any]:
     """The object that carries a whole result frame."""
     return {
         "content_type": "application/octet-stream",

@@ -12,7 +12,10 @@ from drydock.errors import IllegalTransition
 
 
 class JobStatus(StrEnum):
-    """Life of a job: queued, given hardware, loading models, serving; then one of three ends."""
+    """Life of a job: queued, given hardware, loading models, serving; then one of three ends.
+
+    A job that was not serving yet when the service restarted goes back to the queue.
+    """
 
     PENDING = "pending"
     PLACING = "placing"
@@ -35,7 +38,7 @@ class JobStatus(StrEnum):
 
 
 class SubJobStatus(StrEnum):
-    """Life of one sub-job; the same values and moves as its job's."""
+    """Life of one sub-job; the values and moves of its job's, and back to loading when its process is replaced."""
 
     PENDING = "pending"
     PLACING = "placing"
@@ -80,10 +83,16 @@ class RequestStatus(StrEnum):
 JOB_NEXT: Mapping[JobStatus, frozenset[JobStatus]] = {
     JobStatus.PENDING: frozenset({JobStatus.PLACING, JobStatus.CANCELLED, JobStatus.FAILED}),
     JobStatus.PLACING: frozenset(
-        {JobStatus.INITIALIZING, JobStatus.CANCELLED, JobStatus.TERMINATED, JobStatus.FAILED},
+        {
+            JobStatus.INITIALIZING,
+            JobStatus.PENDING,
+            JobStatus.CANCELLED,
+            JobStatus.TERMINATED,
+            JobStatus.FAILED,
+        },
     ),
     JobStatus.INITIALIZING: frozenset(
-        {JobStatus.RUNNING, JobStatus.CANCELLED, JobStatus.TERMINATED, JobStatus.FAILED},
+        {JobStatus.RUNNING, JobStatus.PENDING, JobStatus.CANCELLED, JobStatus.TERMINATED, JobStatus.FAILED},
     ),
     JobStatus.RUNNING: frozenset({JobStatus.CANCELLED, JobStatus.TERMINATED, JobStatus.FAILED}),
     JobStatus.CANCELLED: frozenset(),
@@ -93,6 +102,7 @@ JOB_NEXT: Mapping[JobStatus, frozenset[JobStatus]] = {
 
 SUB_JOB_NEXT: Mapping[SubJobStatus, frozenset[SubJobStatus]] = {
     SubJobStatus(current.value): frozenset(SubJobStatus(status.value) for status in allowed)
+    | (frozenset({SubJobStatus.INITIALIZING}) if current is JobStatus.RUNNING else frozenset())
     for current, allowed in JOB_NEXT.items()
 }
 
