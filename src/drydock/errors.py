@@ -66,7 +66,14 @@ class ServiceUnavailable(ServiceError):
 
 
 class RequestFailed(ServiceError):
-    """A data-plane request (generate, forward-backward, step, ...) ended as failed or cancelled."""
+    """A data-plane request (generate, forward-backward, step, ...) ended as failed or cancelled.
+
+    error_type: the service's name for the failure ("WorkerLost", "TrainingRewound", ...), None where it gave none.
+    """
+
+    def __init__(self, message: str, error_type: str | None = None) -> None:
+        self.error_type = error_type
+        super().__init__(message)
 
 
 class JobFailed(ServiceError):
@@ -77,6 +84,16 @@ class WorkerLost(ServiceError):
     """The process of a sub-job died."""
 
     retryable = True
+
+
+class ServiceRestarted(ServiceError):
+    """A request was accepted, but the service restarted before its worker had begun it."""
+
+    retryable = True
+
+
+class TrainingRewound(ServiceError):
+    """A training sub-job went back to its latest checkpoint; the message names what is lost with that."""
 
 
 class EngineError(DrydockError):

@@ -3,13 +3,13 @@
 import itertools
 from typing import Any
 
+from drydock.chat.messages import Message, parse_message
+from drydock.chat.parsers import HermesParser
+from drydock.chat.template import ChatTemplate
 from drydock.proxy.ledger import Ledger, Prompt
-from drydock.proxy.messages import Message, parse_message
-from drydock.proxy.parsers import HermesParser
 from drydock.proxy.record import TurnRecord
 from drydock.proxy.reply import assistant_message
 from drydock.proxy.sampler import SampledTurn
-from drydock.proxy.template import ChatTemplate
 
 
 class LedgerDriver:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from builders.scripted_sampler import ScriptedSampler
 
-from drydock.proxy.template import ChatTemplate
+from drydock.chat.template import ChatTemplate
 
 ASSISTANT = "<|im_start|>assistant"
 

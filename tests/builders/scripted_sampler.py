@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from drydock.chat.template import ChatTemplate
 from drydock.proxy.sampler import SampledTurn
-from drydock.proxy.template import ChatTemplate
 from drydock.wire.rest import SamplingParams
 
 

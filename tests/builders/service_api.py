@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
@@ -37,6 +38,10 @@ class Api:
 
     async def call(self, method: str, path: str, **fields: Any) -> httpx.Response:
         return await self.http.request(method, self._prefix + path, **fields)
+
+    def stream(self, method: str, path: str, **fields: Any) -> AbstractAsyncContextManager[httpx.Response]:
+        """The answer before its body has come."""
+        return self.http.stream(method, self._prefix + path, **fields)
 
     async def get(self, path: str, **fields: Any) -> dict[str, Any]:
         answer = await self.call("GET", path, **fields)
@@ -81,6 +86,12 @@ def sampling_config(model: str, **config: Any) -> dict[str, Any]:
     """A sampling sub-job on one thread."""
     block = {"max_seq_len": 2048, "n_gpus": 1, "torch_threads": 1}
     return {"job_type": "sampling", "model_name": model, "inference_config": {**block, **config}}
+
+
+def log_probability_config(model: str, **config: Any) -> dict[str, Any]:
+    """A log-probability sub-job on one thread."""
+    block = {"max_seq_len": 256, "n_gpus": 1, "torch_threads": 1}
+    return {"job_type": "log_probability", "model_name": model, "inference_config": {**block, **config}}
 
 
 def sft_batch(ids: np.ndarray, *, post: list[str] | None = None) -> dict[str, Any]:

@@ -48,7 +48,9 @@ class Seen:
 class TrainingServer:
     """The service's script and memory.
 
-    results: result of each kind of request, an exception's text for a failed one.
+    results: result of each kind of request; a text, or a pair of text and error type, for one that fails.
+    heal_after: generate requests that fail before the others sample one token; None: all fail if told to.
+    streams: of each generate-stream request its events, handed out once and two a poll, and last its final state.
     delivery: "plain", "envelope" or "events". held: answer POSTs and polls whole. polls: polls before the end.
     faults: answers to give before any real one, in order; None drops into the real answer, "hang" never answers.
     """
@@ -58,6 +60,8 @@ class TrainingServer:
     held: bool = False
     polls: int = 1
     faults: list[Answer | str | None] = field(default_factory=list)
+    heal_after: int | None = None
+    streams: list[list[dict[str, Any]]] = field(default_factory=list)
     jobs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     create_answer: Answer = (200, {"job_id": "made"})
     cancel_answer: Answer = (200, {})
@@ -65,6 +69,7 @@ class TrainingServer:
     executed: list[tuple[str, Any]] = field(default_factory=list)
     url: str = ""
     _requests: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _running_streams: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _chunks: dict[str, list[bytes]] = field(default_factory=dict)
 
     def reset(self) -> None:
@@ -126,6 +131,12 @@ class TrainingServer:
             value = json.loads(body) if body[:1] == b"{" else decode_frame(body).value
         if kind == "operation":
             kind = value["operation_type"]
+        if kind == "generate-stream":
+            self.executed.append((kind, value))
+            request_id = f"r:{len(self._requests)}"
+            self._requests[request_id] = (kind, 0)
+            self._running_streams[request_id] = self.streams.pop(0)
+            return 200, {"request_id": request_id, "job_id": "j", "count": len(value["prompts"])}
         self.executed.append((kind, value))
         if kind == "reset-prefix-cache":
             return 200, {"ok": True}
@@ -135,13 +146,20 @@ class TrainingServer:
 
     def _page(self, job_id: str, request_id: str, cursor: str | None) -> dict[str, Any]:
         kind, polls_left = self._requests[request_id]
+        if kind == "generate-stream":
+            return self._stream_page(request_id)
         page: dict[str, Any] = {"request_id": request_id, "job_id": job_id, "status": "running", "events": []}
         if polls_left > 0:
             self._requests[request_id] = (kind, polls_left - 1)
             return page
         result = self.results.get(kind, {})
-        if isinstance(result, str):
-            return page | {"status": "failed", "error": result}
+        if kind == "generate" and self.heal_after is not None:
+            self.heal_after -= 1
+            if self.heal_after < 0:
+                result = {"results": [{"text": "x", "token_ids": [1], "finish_reason": "stop"}]}
+        if isinstance(result, str | tuple):
+            error, error_type = result if isinstance(result, tuple) else (result, None)
+            return page | {"status": "failed", "error": error, "error_type": error_type}
         if self.delivery == "plain":
             return page | {"status": "completed", "result": result}
         frame = encode_frame(result)
@@ -154,12 +172,20 @@ class TrainingServer:
             return page | {"next_cursor": str(index + 2)}
         return page | {"status": "completed"}
 
+    def _stream_page(self, request_id: str) -> dict[str, Any]:
+        script = self._running_streams[request_id]
+        page = {"request_id": request_id, "job_id": "j", "status": "streaming", "events": script[:-1][:2]}
+        del script[: len(page["events"])]
+        if len(script) > 1:
+            return page
+        return page | script[-1]
+
     @contextlib.contextmanager
-    def serving(self) -> Iterator["TrainingServer"]:
-        """Serve on a free loopback port until the block ends."""
+    def serving(self, port: int = 0) -> Iterator["TrainingServer"]:
+        """Serve on a loopback port, by default a free one, until the block ends."""
         app = FastAPI(openapi_url=None)
         app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST", "DELETE"])
-        config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, port=port, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run)
         thread.start()

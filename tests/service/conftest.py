@@ -1,10 +1,11 @@
 """One service with one job of a trainer and a sampler, shared by the tests that leave both as they found them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from builders.postgres import Postgres, postgres, programs
 from builders.service_api import Api, sampling_config, training_config
 from builders.tiny_model import build_tiny_model
 
@@ -42,3 +43,23 @@ async def job(api: Api, model: str) -> str:
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    if programs() is None:
+        pytest.skip("no PostgreSQL server is installed (on Debian: apt-get install postgresql)")
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Postgres) -> str:
+    """A new, empty PostgreSQL database."""
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A new, empty database of each kind, as `Store.open` takes it."""
+    return tmp_path / "database.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres_url")

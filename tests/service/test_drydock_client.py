@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from builders.service_api import Api, sft_batch
 
-from drydock.client import TrainingClient
-from drydock.errors import RequestFailed, ServiceError
+from drydock.client import Refused, TrainingClient
+from drydock.errors import ServiceError
 from drydock.service.embedded import EmbeddedService
 from drydock.wire.rest import SamplingParams
 
@@ -32,7 +32,7 @@ async def test_our_client_trains_syncs_and_samples(service: EmbeddedService, job
         assert [len(g.token_ids) for g in generations] == [5, 5]
         assert [len(g.logprobs) for g in generations] == [5, 5]
         assert {g.policy_version for g in generations} == {sync.policy_version}
-        with pytest.raises(RequestFailed, match="vocabulary"):
+        with pytest.raises(Refused, match="vocabulary"):
             await client.generate(job, [[10**6]], params, deadline_s=30)
         started = time.monotonic()
         with pytest.raises(ServiceError, match="no job 'typo'"):

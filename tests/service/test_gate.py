@@ -63,7 +63,7 @@ async def test_a_body_that_is_too_long_is_refused_declared_or_not(service: Embed
             yield bytes(1 << 20)
 
     try:
-        answer = await api.call("POST", "/j/forward-backward", content=endless())
+        answer = await api.call("POST", "", content=endless())
         assert answer.status_code == 413
     except httpx.TransportError:
         pass  # the service may close the connection while the rest is still being sent

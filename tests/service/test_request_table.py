@@ -20,8 +20,8 @@ from drydock.wire.status import RequestStatus
 
 
 @pytest_asyncio.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await Store.open(tmp_path / "requests.sqlite")
+async def store(database: Path | str) -> AsyncIterator[Store]:
+    opened = await Store.open(database)
     yield opened
     await opened.close()
 
@@ -162,3 +162,56 @@ async def test_a_key_that_fell_out_of_memory_is_found_in_the_store(
         assert found is not None
         assert found.request_id == record.request_id
     assert await table.find("j", "unused", "s") is None
+
+
+async def test_what_must_not_run_twice_is_written_before_it_is_begun_and_begins_in_order(
+    table: RequestTable, store: Store
+):
+    begun: list[str] = []
+
+    async def work(record: RequestRecord) -> Outcome:
+        record.arguments = {"of": record.request_id}
+        assert record.before_asking is not None
+        await record.before_asking()
+        begun.append(record.request_id)
+        row = await store.one(tables.requests, request_id=record.request_id)
+        assert row is not None
+        assert row["arguments"] == {"of": record.request_id}
+        return Outcome({})
+
+    made: list[RequestRecord] = []
+    for round_ in range(6):
+        made += [table.start("j", kind, work) for kind in ("forward-backward", "step", "save", "weight-sync")]
+        await asyncio.sleep(0.01 * round_)
+    for record in made:
+        await table.hold(record, 5)
+        assert record.status is RequestStatus.COMPLETED, record.error
+    assert begun == [record.request_id for record in made]
+
+
+async def test_a_worker_may_forget_only_what_is_in_the_store(table: RequestTable, store: Store):
+    found: list[str] = []
+
+    async def work(record: RequestRecord) -> Outcome:
+        record.settled.append(lambda: found.append(record.status.value))
+        return Outcome({"x": 1})
+
+    record = table.start("j", "step", work)
+    await table.hold(record, 5)
+    assert found == []
+    await table.written(record)
+    assert found == ["completed"]
+
+
+async def test_keys_of_a_job_that_an_earlier_process_opened_are_found(tmp_path: Path, store: Store):
+    earlier = RequestTable(store, ResultFiles(tmp_path / "earlier", 10_000))
+    earlier.open_job("j")
+    record = earlier.start("j", "step", at_once, idempotency_key="k", body_sha256="s")
+    await earlier.hold(record, 5)
+    await earlier.close()
+    later = RequestTable(store, ResultFiles(tmp_path / "later", 10_000))
+    await later.reopen_job("j")
+    found = await later.find("j", "k", "s")
+    assert found is not None
+    assert found.request_id == record.request_id
+    await later.close()

@@ -14,7 +14,6 @@ from builders.service_api import HELD, Api, sampling_config
 
 from drydock.errors import UserError
 from drydock.service.embedded import EmbeddedService
-from drydock.service.server import service_token
 
 OWNER = """
 import asyncio, sys
@@ -139,7 +138,7 @@ async def test_leaving_the_block_while_a_job_starts_ends_at_once(state_dir: Path
         assert job["reason"] == "the service was stopped"
 
 
-async def test_a_service_started_by_hand_has_a_token_says_where_it_is_and_ends_on_a_signal(state_dir: Path):
+async def test_a_service_started_by_hand_says_where_it_is_and_ends_on_a_signal(state_dir: Path):
     code = f"""
 from pathlib import Path
 from drydock.service.server import serve
@@ -153,10 +152,7 @@ serve(ServiceSettings(state_dir=Path({str(state_dir)!r})))
     assert process.stdout is not None
     line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
     url = next(word for word in line.split() if word.startswith("http://"))
-    assert str(state_dir / "token") in line
-    async with Api(url, None) as stranger:
-        assert (await stranger.call("GET", "")).status_code == 401
-    async with Api(url, (state_dir / "token").read_text()) as api:
+    async with Api(url, None) as api:
         assert await api.get("") == {"jobs": []}
     process.send_signal(signal.SIGINT)
     assert await asyncio.wait_for(process.wait(), 10) == 0
@@ -166,13 +162,3 @@ async def test_the_api_process_loads_no_model_library():
     code = "import sys, drydock.service.server; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert (await process.communicate())[0].strip() == b"[]"
-
-
-def test_the_token_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("DRYDOCK_SERVICE_TOKEN", raising=False)
-    made = service_token(tmp_path).get_secret_value()
-    assert len(made) >= 32
-    assert service_token(tmp_path).get_secret_value() == made
-    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
-    monkeypatch.setenv("DRYDOCK_SERVICE_TOKEN", "given")
-    assert service_token(tmp_path).get_secret_value() == "given"

@@ -109,12 +109,12 @@ async def test_bad_batches_are_refused_by_field_or_fail_with_the_users_blame(api
         assert (answer.status_code, named in answer.json()["message"]) == (status, True), answer.text
     for content in (b"", b"garbage", b"\x80\x04pickle", encode_frame([1, 2])):
         assert (await api.call("POST", f"/{job}/forward-backward", content=content)).status_code in (400, 422)
-    [chunk] = chunks_of({**good, "processing": {"loss_fn": "os.system", "config": {}}})
+    [chunk] = chunks_of({**good, "processing": {"loss_fn": "causal_cross_entropy", "config": {"dp_size": -3}}})
     state = await api.post(f"/{job}/forward-backward", content=chunk, headers=HELD)
     assert (state["status"], state["blame"]) == ("failed", "user")
-    assert "os.system" in state["error"]
+    assert "dp_size" in state["error"]
     page = await api.operation(job, "tail-logs", sub_job_id=f"{job}:training:0", payload={"max_lines": 5000})
-    [logged] = [entry for entry in page["entries"] if "os.system" in entry.get("msg", "")]
+    [logged] = [entry for entry in page["entries"] if "dp_size" in entry.get("msg", "")]
     assert logged["level"] == "WARNING"
     assert "exception" not in logged
     state = await api.post(f"/{job}/step", json={}, headers=HELD)

@@ -1,16 +1,26 @@
 """The database: migrations, both kinds of server, refusals."""
 
+import asyncio
+import math
 import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, inspect
+from builders.postgres import Postgres
+from sqlalchemy import Connection, inspect, make_url
+from sqlalchemy.exc import IntegrityError
 
 from drydock.errors import UserError
 from drydock.service import schema
+from drydock.service import store as module
 from drydock.service.store import Store, database_url
 
 JOB = {"job_id": "j", "status": "running", "created_at": 1.0, "updated_at": 1.0, "body": {"a": [1, None]}}
+
+REQUEST = {
+    **{"request_id": "r", "job_id": "j", "kind": "step", "status": "completed"},
+    **{"created_at": 1.0, "updated_at": 1.0, "wants_tensors": 0, "arguments": None},
+}
 
 
 def columns(connection: Connection) -> dict[str, set[str]]:
@@ -18,8 +28,8 @@ def columns(connection: Connection) -> dict[str, set[str]]:
     return {table: {c["name"] for c in inspector.get_columns(table)} for table in inspector.get_table_names()}
 
 
-async def test_migrations_make_exactly_the_tables_that_the_code_uses(tmp_path: Path):
-    store = await Store.open(tmp_path / "new.sqlite")
+async def test_migrations_make_exactly_the_tables_that_the_code_uses(database: Path | str):
+    store = await Store.open(database)
     made = await store.run(columns)
     await store.close()
     made.pop("alembic_version")
@@ -85,11 +95,76 @@ def test_other_databases_are_refused(url: str):
         database_url(url)
 
 
-async def test_rows_are_replaced_by_key_and_keep_json(tmp_path: Path):
-    store = await Store.open(tmp_path / "rows.sqlite")
+async def test_rows_are_replaced_by_key_and_keep_json(database: Path | str):
+    store = await Store.open(database)
     await store.put(schema.jobs, [JOB])
     await store.put(schema.jobs, [{**JOB, "status": "failed"}, {**JOB, "job_id": "k"}])
     rows = await store.rows(schema.jobs)
     await store.close()
     assert sorted((row["job_id"], row["status"]) for row in rows) == [("j", "failed"), ("k", "running")]
     assert rows[0]["body"] == {"a": [1, None]}
+
+
+async def test_rows_outlive_the_store(database: Path | str):
+    for _ in range(2):
+        store = await Store.open(database, exclusive=True)
+        await store.put(schema.jobs, [JOB])
+        found = await store.rows(schema.jobs, status="running")
+        await store.close()
+        assert [row["job_id"] for row in found] == ["j"]
+
+
+async def test_a_result_without_a_number_and_text_that_is_none_are_kept(database: Path | str):
+    store = await Store.open(database)
+    result = {"avg_loss": float("nan"), "lr": float("inf"), "text": "nul \x00 half \ud800"}
+    await store.put(schema.requests, [{**REQUEST, "result": result, "error": "nul \x00 half \ud800 whole \U0001f600"}])
+    row = await store.one(schema.requests, error="nul \x00 half \ud800 whole \U0001f600")
+    await store.close()
+    assert row is not None
+    assert math.isnan(row["result"]["avg_loss"])
+    assert (row["result"]["lr"], row["result"]["text"]) == (math.inf, "nul \x00 half \ud800")
+    assert row["error"] == "nul \ufffd half \ufffd whole \U0001f600"
+    assert row["arguments"] is None
+
+
+async def test_a_change_that_fails_changes_nothing(database: Path | str):
+    store = await Store.open(database)
+    with pytest.raises(IntegrityError):
+        await store.put(schema.jobs, [JOB, {**JOB, "job_id": "k", "status": None}])
+    rows = await store.rows(schema.jobs)
+    await store.close()
+    assert rows == []
+
+
+async def test_a_postgresql_database_serves_one_service_at_a_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "LOCK_WAIT_S", 0.2)
+    first = await Store.open(postgres_url, exclusive=True)
+    with pytest.raises(UserError, match="another service uses postgresql") as caught:
+        await Store.open(postgres_url, exclusive=True)
+    assert "***" in str(caught.value)
+    beside = await Store.open(postgres_url)
+    assert await beside.rows(schema.jobs) == []
+    await beside.close()
+    await first.close()
+    await (await Store.open(postgres_url, exclusive=True)).close()
+
+
+async def test_a_store_reconnects_and_takes_its_lock_again(postgres_url: str, postgres_server: Postgres):
+    store = await Store.open(postgres_url, exclusive=True)
+    await store.put(schema.jobs, [JOB])
+    postgres_server.execute(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{make_url(postgres_url).database}'"
+    )
+    assert len(await store.rows(schema.jobs)) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LOCK_WAIT_S", 0.2)
+        with pytest.raises(UserError, match="another service"):
+            await Store.open(postgres_url, exclusive=True)
+    await store.close()
+
+
+async def test_two_new_services_may_migrate_one_database_at_once(postgres_url: str):
+    opened = await asyncio.gather(*(Store.open(postgres_url) for _ in range(4)))
+    for store in opened:
+        assert await store.rows(schema.jobs) == []
+        await store.close()

@@ -1,7 +1,9 @@
 """Reading the bodies of calls: JSON objects and octet streams."""
 
+import asyncio
 import hashlib
-import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -9,7 +11,15 @@ from starlette.requests import Request
 
 from drydock.errors import WireError
 from drydock.service.problems import Refusal, field_errors
+from drydock.wire.blob import parse_json
 from drydock.wire.frame import decode_frame
+
+SMALL_BYTES = 1 << 18
+
+
+async def aside[T](work: Callable[[bytes], T], data: bytes) -> T:
+    """`work(data)`, off the event loop where reading so much would hold up other calls."""
+    return await asyncio.to_thread(work, data) if len(data) > SMALL_BYTES else work(data)
 
 
 def json_object(data: bytes) -> dict[str, Any]:
@@ -17,12 +27,37 @@ def json_object(data: bytes) -> dict[str, Any]:
     if not data.strip():
         return {}
     try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from error
+        value = parse_json(data, "the body")
+    except WireError as error:
+        raise Refusal(400, str(error)) from error
     if not isinstance(value, dict):
         raise Refusal(400, f"the body is a JSON {type(value).__name__}, not an object")
+    if _SUSPECT.search(data):
+        _refuse_unstorable(value)
     return value
+
+
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+"""Escapes of the characters that no database and no UTF-8 text can hold; most bodies have none."""
+
+
+def _refuse_unstorable(value: Any) -> None:
+    """Raises Refusal 400 for a string that holds NUL or half of a surrogate pair, as a key or as a value."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            if not is_text(item):
+                raise Refusal(400, f"the body holds NUL or half of a surrogate pair in {item[:40]!r}; send plain text")
+        elif isinstance(item, dict):
+            pending += [*item.keys(), *item.values()]
+        elif isinstance(item, list):
+            pending += item
+
+
+def is_text(value: str) -> bool:
+    """Whether every store and every answer can hold the string."""
+    return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def object_or_frame(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

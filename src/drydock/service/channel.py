@@ -1,9 +1,9 @@
-"""Messages between the API process and one worker process, over a Unix socket pair.
+"""Messages between the API process and one worker process, over a Unix socket.
 
 A message is a JSON header and an optional binary payload, each length-prefixed: 4 + 8 bytes big-endian, header,
-payload. Nothing is ever unpickled. The worker inherits its end by file descriptor and reads it without a thread of
-its own (`WorkerChannel.receive` with a timeout), so that a decode loop can look for new work between two steps. The
-end of the stream means that the other process is gone; both sides treat it as the last message.
+payload. Nothing is ever unpickled. The end of the stream means that the other process is gone; both sides treat it as
+the last message. What messages mean is said in `worker_link.py` (the worker's end) and `worker_group.py` (the
+service's).
 """
 
 import asyncio
@@ -13,12 +13,16 @@ import select
 import socket
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from drydock.wire.blob import Bytes, new_buffer
 
 _LENGTHS = struct.Struct("!IQ")
 _MAX_HEADER_BYTES = 1 << 28
 _MAX_PAYLOAD_BYTES = 1 << 34
-_READ_BYTES = 1 << 20
+_STREAM_BYTES = 4 << 20
+_LARGE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Message:
     """`header` is any JSON object; `payload` is empty where a message carries no bytes."""
 
     header: dict[str, Any]
-    payload: bytes = b""
+    payload: Bytes = b""
 
 
 class ChannelClosed(Exception):
@@ -39,7 +43,7 @@ def pack(message: Message) -> bytes:
     return _LENGTHS.pack(len(header), len(message.payload)) + header
 
 
-def _lengths(prefix: bytes) -> tuple[int, int]:
+def _lengths(prefix: Bytes) -> tuple[int, int]:
     header_bytes, payload_bytes = _LENGTHS.unpack(prefix)
     if header_bytes > _MAX_HEADER_BYTES or payload_bytes > _MAX_PAYLOAD_BYTES:
         raise ChannelClosed(f"lengths out of range: header {header_bytes}, payload {payload_bytes}")
@@ -47,35 +51,23 @@ def _lengths(prefix: bytes) -> tuple[int, int]:
 
 
 class WorkerChannel:
-    """The worker's end: blocking, single-threaded."""
+    """The worker's end of one connection: blocking; one thread may read while another writes."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         self._sock = sock
-        self._buffer = bytearray()
-
-    @classmethod
-    def inherited(cls, fd: int) -> "WorkerChannel":
-        """The channel whose socket this process was started with."""
-        return cls(socket.socket(fileno=fd))
 
     def receive(self, timeout_s: float | None) -> Message | None:
-        """The next message, or None when none came within `timeout_s` (0: look only; None: wait for ever).
+        """The next message, or None when none began within `timeout_s` (0: look only; None: wait for ever).
 
         Raises ChannelClosed at the end of the stream.
         """
-        if len(self._buffer) < _LENGTHS.size:
-            ready, _, _ = select.select([self._sock], [], [], timeout_s)
-            if not ready:
-                return None
-        self._fill(_LENGTHS.size)
-        header_bytes, payload_bytes = _lengths(bytes(self._buffer[: _LENGTHS.size]))
-        self._fill(_LENGTHS.size + header_bytes + payload_bytes)
-        start = _LENGTHS.size + header_bytes
-        header = json.loads(self._buffer[_LENGTHS.size : start])
-        payload = bytes(memoryview(self._buffer)[start : start + payload_bytes])
-        del self._buffer[: start + payload_bytes]
-        return Message(header, payload)
+        ready, _, _ = select.select([self._sock], [], [], timeout_s)
+        if not ready:
+            return None
+        header_bytes, payload_bytes = _lengths(self._read(_LENGTHS.size))
+        header = json.loads(bytes(self._read(header_bytes)))
+        return Message(header, self._read(payload_bytes) if payload_bytes else b"")
 
     def send(self, message: Message) -> None:
         """Writes a whole message; raises ChannelClosed when nobody reads any more."""
@@ -83,18 +75,27 @@ class WorkerChannel:
             self._sock.sendall(pack(message))
             if message.payload:
                 self._sock.sendall(message.payload)
-        except (BrokenPipeError, ConnectionResetError) as error:
+        except OSError as error:
             raise ChannelClosed("the API process is gone") from error
 
-    def _fill(self, wanted: int) -> None:
-        while len(self._buffer) < wanted:
+    def close(self) -> None:
+        """Ends the connection, also for a thread that is reading or writing."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def _read(self, count: int) -> memoryview:
+        data = new_buffer(count)
+        view = data
+        while view:
             try:
-                data = self._sock.recv(_READ_BYTES)
-            except ConnectionResetError as error:
+                received = self._sock.recv_into(view)
+            except OSError as error:
                 raise ChannelClosed("the API process is gone") from error
-            if not data:
+            if not received:
                 raise ChannelClosed("the API process is gone")
-            self._buffer += data
+            view = view[received:]
+        return data
 
 
 class ServiceChannel:
@@ -108,30 +109,56 @@ class ServiceChannel:
     async def open(cls, sock: socket.socket) -> "ServiceChannel":
         """Takes over one end of a connected pair."""
         sock.setblocking(False)
-        return cls(*await asyncio.open_unix_connection(sock=sock))
+        return cls(*await asyncio.open_unix_connection(sock=sock, limit=_STREAM_BYTES))
+
+    @classmethod
+    async def connect(cls, path: Path) -> "ServiceChannel":
+        """Connects to a worker's socket. Raises OSError when nobody listens there."""
+        return cls(*await asyncio.open_unix_connection(path, limit=_STREAM_BYTES))
+
+    @property
+    def socket(self) -> Any:
+        """The connected socket, for questions to the kernel about it."""
+        return self._writer.get_extra_info("socket")
 
     async def send(self, message: Message) -> None:
         """Queues a whole message (never interleaved with another) and waits for room; raises ChannelClosed."""
         try:
-            self._writer.write(pack(message))
-            if message.payload:
-                self._writer.write(message.payload)
+            self.write(message)
             await self._writer.drain()
         except (ConnectionError, RuntimeError) as error:
             raise ChannelClosed("the worker is gone") from error
+
+    def write(self, message: Message) -> None:
+        """Queues a whole message without waiting for room; for small ones."""
+        self._writer.write(pack(message))
+        if message.payload:
+            self._writer.write(message.payload)
 
     async def receive(self) -> Message:
         """The next message; raises ChannelClosed at the end of the stream."""
         try:
             header_bytes, payload_bytes = _lengths(await self._reader.readexactly(_LENGTHS.size))
             header = json.loads(await self._reader.readexactly(header_bytes))
-            payload = await self._reader.readexactly(payload_bytes) if payload_bytes else b""
+            payload = await self._read(payload_bytes)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise ChannelClosed("the worker is gone") from error
         return Message(header, payload)
 
+    async def _read(self, count: int) -> Bytes:
+        if count <= _LARGE_BYTES:
+            return await self._reader.readexactly(count)
+        data, filled = new_buffer(count), 0
+        while filled < count:
+            part = await self._reader.read(min(count - filled, _STREAM_BYTES))
+            if not part:
+                raise asyncio.IncompleteReadError(b"", count - filled)
+            data[filled : filled + len(part)] = part
+            filled += len(part)
+        return data
+
     async def close(self) -> None:
-        """Closes this end; the worker then ends."""
+        """Closes this end."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()

@@ -1,16 +1,34 @@
-"""Checkpoints of a job: where they stand, how they are listed, and the save and load requests.
+"""Checkpoints of a job: where they stand, how they are listed, saved, loaded, exported and deleted.
 
 A checkpoint is a folder `jobs/<job>/checkpoints/<id>`, complete once it has its final name (the engine writes under a
-temporary one), and a row in the store written after that. It outlives its job, and another job may load it.
+temporary one), and a row in the store written after that. It outlives its job, and another job may load it or start
+from it. A checkpoint that is being loaded, or that a job which has not ended started from, is not deleted. Its folder
+goes out of reach (renamed) before its row goes, and is removed after that.
+
+After a save the job's `checkpoint_retention` removes older checkpoints, never one that someone may still need: besides
+those above what a live job's trainer would restart from, what a live job names as its model or adapter, and what an
+export still opens.
 """
 
+import asyncio
+import contextlib
+import logging
 import re
+import shutil
 import time
 import uuid
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection, delete, select
+
+from drydock.engine.retention import StoredCheckpoint, removable_checkpoints
+from drydock.engine.settings import TrainingConfig, parse_settings
+from drydock.service import checkpoint_files
 from drydock.service import schema as tables
+from drydock.service.export_leases import drop_lease, leased, take_lease
 from drydock.service.jobs import Jobs
 from drydock.service.live_job import LiveJob
 from drydock.service.problems import Refusal
@@ -18,6 +36,9 @@ from drydock.service.request_table import Outcome, RequestRecord
 from drydock.service.store import Store
 from drydock.service.timestamps import iso
 from drydock.wire.rest import SaveBody
+from drydock.wire.status import JobStatus
+
+logger = logging.getLogger(__name__)
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -28,6 +49,7 @@ class Checkpoints:
     def __init__(self, store: Store, jobs: Jobs) -> None:
         self._store = store
         self._jobs = jobs
+        self._loading: Counter[Path] = Counter()
 
     async def choose_id(self, job: LiveJob, body: SaveBody) -> str:
         """The new checkpoint's id, the caller's where it gave one. Raises Refusal 422 for a bad or taken one."""
@@ -38,11 +60,15 @@ class Checkpoints:
             raise Refusal(422, f"checkpoint_id: job {job.job_id} has a checkpoint {chosen!r} already")
         return chosen
 
-    async def save(self, job: LiveJob, checkpoint_id: str, checkpoint_type: str, _: RequestRecord) -> Outcome:
-        """Has the trainer write a checkpoint, then lists it."""
+    async def save(
+        self, job: LiveJob, checkpoint_id: str, checkpoint_type: str, merge: bool, record: RequestRecord
+    ) -> Outcome:
+        """Has the trainer write a checkpoint, then lists it. merge: with an adapter added into the whole weights."""
+        job.begin_training(record)
         worker = job.training()
         path = self._path(job.job_id, checkpoint_id)
-        reply = await worker.call("save", path=str(path), checkpoint_type=checkpoint_type)
+        record.arguments = {"checkpoint_id": checkpoint_id, "checkpoint_type": checkpoint_type, "merge": merge}
+        reply = await record.ask(worker, "save", path=str(path), checkpoint_type=checkpoint_type, merge=merge)
         details: dict[str, Any] = reply.header["result"]
         global_steps = details.get("global_steps")
         row = {
@@ -53,32 +79,88 @@ class Checkpoints:
             "avg_loss": job.last_loss,
             "created_at": time.time(),
             "path": str(path),
+            "size_bytes": await asyncio.to_thread(checkpoint_files.size_of, path),
+            "owner": await self._jobs.owner(job.job_id),
         }
         await self._store.put(tables.checkpoints, [row])
-        return Outcome(
-            {
-                "global_steps": global_steps,
-                "job_id": worker.spec.sub_job_id,
-                "checkpoint_id": checkpoint_id,
-                "checkpoint_type": checkpoint_type,
-                "stage_path": f"{path}/",
-                "checkpoint_path": str(path),
-                "checkpoint_tag": f"global_step{global_steps}" if global_steps is not None else checkpoint_id,
-                "version": 1.0,
-            }
-        )
+        result = {
+            "global_steps": global_steps,
+            "job_id": worker.spec.sub_job_id,
+            "checkpoint_id": checkpoint_id,
+            "checkpoint_type": checkpoint_type,
+            "stage_path": f"{path}/",
+            "checkpoint_path": str(path),
+            "checkpoint_tag": f"global_step{global_steps}" if global_steps is not None else checkpoint_id,
+            "version": 1.0,
+        }
+        job.trained("save", result)
+        await self._apply_retention(job)
+        return Outcome(result)
 
-    async def find(self, job_id: str, checkpoint_id: str) -> Path:
-        """The folder of a checkpoint. Raises Refusal 422 when the job has no such one."""
+    async def find(
+        self, job_id: str, checkpoint_id: str, *, where: str = "checkpoint_id", unknown_status: int = 422
+    ) -> Path:
+        """The folder of a checkpoint. Raises Refusal `unknown_status`, naming the field `where`, without such one."""
         row = await self._store.one(tables.checkpoints, job_id=job_id, checkpoint_id=checkpoint_id)
         if row is None or not Path(row["path"]).is_dir():
-            raise Refusal(422, f"checkpoint_id: job {job_id} has no checkpoint {checkpoint_id!r}")
+            raise Refusal(unknown_status, f"{where}: job {job_id} has no checkpoint {checkpoint_id!r}")
         return Path(row["path"])
 
-    async def load(self, job: LiveJob, path: Path, _: RequestRecord) -> Outcome:
+    async def load(self, job: LiveJob, path: Path, record: RequestRecord) -> Outcome:
         """Has the trainer continue from a checkpoint."""
-        reply = await job.training().call("load", path=str(path))
+        record.arguments = {"path": str(path)}
+        with self._kept(path):
+            reply = await record.ask(job.training(), "load", path=str(path))
+        job.trained("load", reply.header["result"])
         return Outcome(reply.header["result"])
+
+    async def delete(self, job_id: str, checkpoint_id: str) -> None:
+        """Removes a checkpoint for good. Raises Refusal: 404 for an unknown one, 409 for one in use."""
+        path = await self.find(job_id, checkpoint_id, unknown_status=404)
+        name = f"checkpoint {checkpoint_id} of job {job_id}"
+        if self._loading[path]:
+            raise Refusal(409, f"{name} is being loaded; delete it afterwards")
+        user = await self._started_from(job_id, checkpoint_id)
+        if user is not None:
+            raise Refusal(409, f"{name} is what job {user} started from; delete it once that job is over")
+        gone = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+        path.rename(gone)
+        table = tables.checkpoints
+        chosen = (table.c.job_id == job_id) & (table.c.checkpoint_id == checkpoint_id)
+        await self._store.run(lambda connection: connection.execute(delete(table).where(chosen)))
+        await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        drop_lease(path)
+
+    async def exported_files(self, job_id: str, checkpoint_id: str, expires_at: float) -> dict[str, int]:
+        """Names and sizes of a checkpoint's files, which retention then keeps until `expires_at`.
+
+        Raises Refusal: 404 for an unknown checkpoint, 410 for a damaged one.
+        """
+        path = await self.find(job_id, checkpoint_id, unknown_status=404)
+        take_lease(path, expires_at)
+        return await asyncio.to_thread(checkpoint_files.listed, path)
+
+    async def _apply_retention(self, job: LiveJob) -> None:
+        """Removes what `checkpoint_retention` lets go; what cannot be removed stays until the next save."""
+        config = job.training().spec.config["training_config"]
+        policy = parse_settings(TrainingConfig, config, where="training_config").checkpoint_retention
+        if policy is None:
+            return
+        rows = await self._store.rows(tables.checkpoints, job_id=job.job_id)
+        stored = [
+            StoredCheckpoint(row["checkpoint_id"], row["global_steps"] or 0, row["checkpoint_type"], row["created_at"])
+            for row in rows
+        ]
+        named = self._jobs.restart_points() | await self._named_by_live_jobs()
+        needed = [row["checkpoint_id"] for row in rows if Path(row["path"]) in named or leased(Path(row["path"]))]
+        for checkpoint_id in removable_checkpoints(
+            stored, keep_last=policy.keep_last, keep_every=policy.keep_every_steps, needed=needed
+        ):
+            try:
+                await self.delete(job.job_id, checkpoint_id)
+                logger.info("job %s: checkpoint %s removed by checkpoint_retention", job.job_id, checkpoint_id)
+            except (Refusal, OSError) as error:
+                logger.warning("job %s: checkpoint %s stays for now: %s", job.job_id, checkpoint_id, error)
 
     async def listing(self, job_id: str) -> list[dict[str, Any]]:
         """The job's checkpoints, oldest first."""
@@ -91,10 +173,47 @@ class Checkpoints:
                 "global_steps": row["global_steps"],
                 "avg_loss": row["avg_loss"],
                 "created_at": iso(row["created_at"]),
+                "size_bytes": row["size_bytes"],
                 "stage_path": f"{row['path']}/",
             }
             for row in sorted(rows, key=lambda row: row["created_at"])
         ]
 
+    @contextlib.contextmanager
+    def _kept(self, path: Path) -> Iterator[None]:
+        """Keeps a checkpoint from being deleted; one that went before raises Refusal 422."""
+        if not path.is_dir():
+            raise Refusal(422, f"checkpoint_id: checkpoint {path.name!r} was deleted")
+        self._loading[path] += 1
+        try:
+            yield
+        finally:
+            self._loading[path] -= 1
+
+    async def _started_from(self, job_id: str, checkpoint_id: str) -> str | None:
+        """A job that has not ended and has this checkpoint as the source of a sub-job."""
+        over = [status.value for status in JobStatus if status.terminal]
+        for row in await self._store.run(lambda connection: _unfinished(connection, over)):
+            for config in row["body"].get("sub_job_configs") or ():
+                source = config.get("source_checkpoint_info") or {}
+                if (source.get("source_job_id"), source.get("checkpoint_id")) == (job_id, checkpoint_id):
+                    return row["job_id"]
+        return None
+
+    async def _named_by_live_jobs(self) -> set[Path]:
+        """Folders that a job which has not ended names as its model or as an adapter."""
+        over = [status.value for status in JobStatus if status.terminal]
+        found: set[Path] = set()
+        for row in await self._store.run(lambda connection: _unfinished(connection, over)):
+            for config in row["body"].get("sub_job_configs") or ():
+                adapters = (config.get("inference_config") or {}).get("adapters") or {}
+                found |= {Path(str(name)) for name in (config.get("model_name"), *adapters.values())}
+        return found
+
     def _path(self, job_id: str, checkpoint_id: str) -> Path:
         return self._jobs.directory(job_id) / "checkpoints" / checkpoint_id
+
+
+def _unfinished(connection: Connection, over: list[str]) -> list[dict[str, Any]]:
+    chosen = select(tables.jobs.c.job_id, tables.jobs.c.body).where(tables.jobs.c.status.not_in(over))
+    return [dict(row._mapping) for row in connection.execute(chosen)]

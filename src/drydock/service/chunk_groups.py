@@ -10,10 +10,15 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from drydock.service.problems import Refusal
+from drydock.wire.blob import Bytes
 from drydock.wire.chunks import Chunk, ChunkDescriptor
 
 EXPIRY_S = 600.0
+MAX_GROUPS = 256
+"""Most unfinished uploads of one job; the one that was touched longest ago gives way and is begun again."""
 
 
 @dataclass(slots=True)
@@ -50,11 +55,13 @@ class ChunkGroups:
                     descriptor,
                     expected_start_chunk=0,
                 )
+            while len(self._groups) >= MAX_GROUPS:
+                del self._groups[min(self._groups, key=lambda key: self._groups[key].touched)]
             group = self._groups[group_id] = _Group(descriptor)
         if replace(descriptor, chunk_idx=group.descriptor.chunk_idx) != group.descriptor:
             raise conflict(descriptor)
         known = group.chunks.get(descriptor.chunk_idx)
-        if known is not None and known.payload != chunk.payload:
+        if known is not None and not _same(known.payload, chunk.payload):
             raise conflict(descriptor)
         if known is None and sum(g.size for g in self._groups.values()) + len(chunk.payload) > self._max_bytes:
             raise Refusal(429, f"unfinished uploads of this job already hold {self._max_bytes} bytes; try again later")
@@ -77,6 +84,10 @@ class ChunkGroups:
         limit = time.monotonic() - EXPIRY_S
         for group_id in [key for key, group in self._groups.items() if group.touched < limit]:
             del self._groups[group_id]
+
+
+def _same(one: Bytes, other: Bytes) -> bool:
+    return np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
 
 
 def conflict(descriptor: ChunkDescriptor) -> Refusal:

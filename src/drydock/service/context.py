@@ -7,8 +7,14 @@ from starlette.requests import Request
 
 from drydock.service.checkpoints import Checkpoints
 from drydock.service.jobs import Jobs
+from drydock.service.metrics import Metrics
+from drydock.service.pool import Pool
 from drydock.service.request_table import RequestTable
 from drydock.service.settings import ServiceSettings
+from drydock.service.signed_urls import SignedUrls
+from drydock.service.store import Store
+from drydock.service.tokens import Tokens
+from drydock.service.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,12 @@ class Service:
     requests: RequestTable
     jobs: Jobs
     checkpoints: Checkpoints
+    pool: Pool
+    store: Store
+    tokens: Tokens
+    metrics: Metrics
+    signed_urls: SignedUrls
+    usage: Usage
 
 
 def attach(app: FastAPI, service: Service) -> None:

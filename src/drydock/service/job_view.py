@@ -17,6 +17,8 @@ def job_view(job: Row, subs: list[Row]) -> Row:
         "status": job["status"],
         "reason": job["reason"],
         "comment": job["comment"],
+        "submitted_by": job["owner"],
+        "owner_role": job["owner_role"],
         "created_at": iso(job["created_at"]),
         "updated_at": iso(job["updated_at"]),
         "sub_jobs": [

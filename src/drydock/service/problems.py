@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,7 +28,10 @@ class Refusal(Exception):
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """JSON as Python's clients read it (NaN allowed, as in the API's own answers)."""
-    body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, quoted from a caller's frame
+        body = json.dumps(value, separators=(",", ":")).encode()
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -47,14 +51,15 @@ async def answer_refusal(_: Request, error: Exception) -> Response:
     return json_response({"message": str(error), "detail": error.detail}, error.status)
 
 
+async def answer_http(_: Request, error: Exception) -> Response:
+    """Starlette's handler of what its router refuses: an unknown path or method."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers) if error.headers else None
+    return json_response({"message": error.detail, "detail": error.detail}, error.status_code, headers)
+
+
 async def answer_error(_: Request, error: Exception) -> Response:
     """Starlette's handler of our own error tree: the caller's fault is 400, ours 500."""
     assert isinstance(error, DrydockError)
     status = 400 if isinstance(error, UserError | WireError) else 500
     return json_response({"message": str(error), "detail": str(error), "error_type": type(error).__name__}, status)
-
-
-async def answer_bug(_: Request, error: Exception) -> Response:
-    """Starlette's handler of everything else; the traceback goes to the service's own log."""
-    message = f"internal error: {type(error).__name__}"
-    return json_response({"message": message, "detail": message}, 500)

@@ -2,7 +2,9 @@
 
 A request lives in memory from its POST until it is both over and written; the store is written behind, at most
 `FLUSH_S` later in one transaction for all that changed, so that a small generate call never waits for the disk.
-Requests whose repetition would do harm (step, save, weight sync) are written before they are answered (`written`).
+Requests whose repetition would do harm (step, save, weight sync) are written before a worker hears of them and before
+they are answered. A worker may forget its reply once the result is in the store (`RequestRecord.settled`), so that a
+restarted service gets from the worker what it had not written (`resume`).
 A result with tensors is kept as a DSSST1 frame in a file beside the database, not in it.
 """
 
@@ -11,17 +13,25 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+from sqlalchemy import Connection, select
 
 from drydock.errors import DrydockError
 from drydock.service import schema as tables
+from drydock.service.changes import Changes
+from drydock.service.channel import Message
+from drydock.service.ended_requests import ended_rows
+from drydock.service.meters import Entry, Metered, add, day_of
 from drydock.service.problems import Refusal
 from drydock.service.result_files import ResultFiles
 from drydock.service.schema import Row
-from drydock.service.store import Store
-from drydock.service.worker_group import OperationError, WorkerStopped
+from drydock.service.store import Store, upsert
+from drydock.service.worker_group import OperationError, WorkerGroup, WorkerStopped
+from drydock.wire.blob import Bytes
 from drydock.wire.status import RequestStatus, advance
 
 FLUSH_S = 0.05
@@ -29,16 +39,22 @@ KEPT_IN_MEMORY = 1024
 """Finished requests that are answered from memory; older ones are read from the store."""
 KEYS_IN_MEMORY = 32_768
 """Idempotency keys of a live job that are found in memory; older ones are looked up in the store."""
+HARMLESS_KINDS = frozenset({"generate", "generate-stream", "forward"})
+"""Requests that change nothing: they may begin before they are written. The worker keeps their row meanwhile."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a request produced: a JSON object, or a frame whose value is that object with arrays in it."""
+    """What a request produced: a JSON object, or a frame whose value is that object with arrays in it.
+
+    metered: what it used, added to the usage table in the transaction that writes it as finished.
+    """
 
     result: dict[str, Any] | None = None
-    frame: bytes | None = None
+    frame: Bytes | None = None
+    metered: tuple[Metered, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +62,8 @@ class RequestRecord:
     """One request.
 
     wants_tensors: DSSST1 results were asked for. arguments: what a restarted service needs to go on with it.
-    waiters: futures of held answers. claims: how often it was asked for again, by poll or by key.
+    events: what a streaming request has told so far (`emit`), in order; delivered: how many of them polls without a
+    cursor have had. waiters: futures of held answers. claims: how often it was asked for again, by poll or by key.
     """
 
     request_id: str
@@ -64,8 +81,31 @@ class RequestRecord:
     error: str | None = None
     error_type: str | None = None
     blame: str | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+    delivered: int = 0
     waiters: set[asyncio.Future[None]] = field(default_factory=set)
     claims: int = 0
+    resumed: bool = False
+    before_asking: Callable[[], Awaitable[None]] | None = None
+    settled: list[Callable[[], None]] = field(default_factory=list)
+
+    async def ask(
+        self, worker: WorkerGroup, op: str, payload: Bytes = b"", *, part: str | None = None, **fields: Any
+    ) -> Message:
+        """The worker's answer to an operation of this request; one that a restart interrupted is waited for.
+
+        part: tells several operations of one request apart. Set `arguments` first. Raises as `WorkerGroup.call`.
+        """
+        op_id = self.request_id if part is None else f"{self.request_id}/{part}"
+        self.settled.append(partial(worker.acknowledge, op_id))
+        worker.announce(op_id)
+        if self.resumed:
+            return await worker.result_of(op_id)
+        if self.before_asking is not None:
+            await self.before_asking()
+        if self.kind in HARMLESS_KINDS:
+            fields["request"] = self.row()
+        return await worker.call(op, payload, op_id=op_id, **fields)
 
     def row(self) -> Row:
         """The request's row in the store."""
@@ -98,6 +138,7 @@ class RequestTable:
     """Opens, drives, finds and writes requests."""
 
     def __init__(self, store: Store, results: ResultFiles) -> None:
+        self.changes = Changes()
         self._store = store
         self._results = results
         self._records: dict[str, RequestRecord] = {}
@@ -115,6 +156,19 @@ class RequestTable:
         """From now on idempotency keys of this job are remembered in memory."""
         self._keys[job_id] = {}
 
+    async def reopen_job(self, job_id: str) -> None:
+        """As `open_job`, for a job that an earlier API process opened."""
+        keys = await self._store.run(lambda connection: _latest_keys(connection, job_id))
+        self._keys[job_id] = {**keys, **self._keys.get(job_id, {})}
+
+    def open_kinds(self) -> dict[str, float]:
+        """How many requests have not ended, by kind."""
+        counts: dict[str, float] = {}
+        for record in self._records.values():
+            if not record.status.terminal:
+                counts[record.kind] = counts.get(record.kind, 0.0) + 1
+        return counts
+
     def close_job(self, job_id: str) -> None:
         """Keys of a job that is over are looked up in the store."""
         self._keys.pop(job_id, None)
@@ -128,6 +182,7 @@ class RequestTable:
         idempotency_key: str | None = None,
         body_sha256: str | None = None,
         wants_tensors: bool = False,
+        arguments: dict[str, Any] | None = None,
     ) -> RequestRecord:
         """Opens a request and drives `work` to its end in a task of its own; calls start in the order made."""
         now = time.time()
@@ -140,16 +195,36 @@ class RequestTable:
             idempotency_key=idempotency_key,
             body_sha256=body_sha256,
             wants_tensors=wants_tensors,
+            arguments=arguments,
         )
+        self._begin(record, work)
+        return record
+
+    def resume(self, record: RequestRecord, work: Callable[[RequestRecord], Awaitable[Outcome]]) -> None:
+        """Goes on with a request that an earlier API process left unfinished."""
+        record.resumed = True
+        self._begin(record, work)
+
+    def _begin(self, record: RequestRecord, work: Callable[[RequestRecord], Awaitable[Outcome]]) -> None:
         self._records[record.request_id] = record
-        if idempotency_key is not None:
-            keys = self._keys.setdefault(job_id, {})
-            keys[idempotency_key] = record.request_id
+        if record.idempotency_key is not None:
+            keys = self._keys.setdefault(record.job_id, {})
+            keys[record.idempotency_key] = record.request_id
             if len(keys) > KEYS_IN_MEMORY:
                 del keys[next(iter(keys))]
+        record.before_asking = partial(self._before_asking, record)
         self._changed(record)
-        _keep(self._work, asyncio.create_task(self._drive(record, work), name=f"{kind} {record.request_id}"))
-        return record
+        _keep(self._work, asyncio.create_task(self._drive(record, work), name=f"{record.kind} {record.request_id}"))
+
+    async def _before_asking(self, record: RequestRecord) -> None:
+        self._changed(record)
+        if record.kind not in HARMLESS_KINDS:
+            await self.written(record)
+
+    def emit(self, record: RequestRecord, event: dict[str, Any]) -> None:
+        """Adds an event to a streaming request and wakes its followers."""
+        record.events.append(event)
+        self.changes.tell(record.job_id, record)
 
     def afterwards(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs `work` beside the call that asked for it; it is dropped when the service stops."""
@@ -165,6 +240,12 @@ class RequestTable:
             return None
         record.claims += 1
         return record
+
+    async def ended_since(self, job_id: str, since: float) -> list[RequestRecord]:
+        """The job's requests that ended at or after `since`, in the order of their ends; results are left out."""
+        await self._flush()
+        rows = await self._store.run(lambda connection: ended_rows(connection, job_id, since))
+        return [RequestRecord.from_row(row) for row in rows]
 
     async def find(self, job_id: str, idempotency_key: str | None, body_sha256: str | None) -> RequestRecord | None:
         """The request that was made with this key. Raises Refusal when its body was another one."""
@@ -200,10 +281,14 @@ class RequestTable:
 
     async def written(self, record: RequestRecord) -> None:
         """Returns when the request as it stands is in the store."""
-        if record.request_id in self._dirty:
+        if record.request_id in self._dirty or self._flushing.locked():
             await self._flush()
 
-    def read_frame(self, record: RequestRecord) -> bytes | None:
+    async def all_written(self) -> None:
+        """Returns when every request as it stands, and what it used, is in the store."""
+        await self._flush()
+
+    def read_frame(self, record: RequestRecord) -> Bytes | None:
         """The DSSST1 frame of a result with tensors (reads a file: call it off the event loop)."""
         if record.outcome.frame is not None or record.result_file is None:
             return record.outcome.frame
@@ -214,6 +299,7 @@ class RequestTable:
         self._stopping = True
         for hold in list(self._holds):
             _resolve(hold)
+        self.changes.close()
 
     async def close(self) -> None:
         """Waits for the requests' tasks (their workers are gone by now) and writes what is left."""
@@ -227,7 +313,8 @@ class RequestTable:
         await self._flush()
 
     async def _drive(self, record: RequestRecord, work: Callable[[RequestRecord], Awaitable[Outcome]]) -> None:
-        record.status = advance(record.status, RequestStatus.RUNNING)
+        if record.status is RequestStatus.PENDING:
+            record.status = advance(record.status, RequestStatus.RUNNING)
         try:
             record.outcome = await work(record)
             status = RequestStatus.COMPLETED
@@ -249,6 +336,7 @@ class RequestTable:
         self._changed(record)
         for waiter in record.waiters:
             _resolve(waiter)
+        self.changes.tell(record.job_id, record)
 
     def _changed(self, record: RequestRecord) -> None:
         self._dirty[record.request_id] = record
@@ -273,14 +361,19 @@ class RequestTable:
             records = list(batch.values())
             try:
                 await asyncio.get_running_loop().run_in_executor(None, self._write_frames, records)
-                await self._store.put(tables.requests, [record.row() for record in records])
+                written = [(record.row(), record.outcome.metered) for record in records]
+                await self._store.run(lambda connection: _write(connection, written))
             except BaseException:
                 self._dirty = {**batch, **self._dirty}
                 self._wake.set()
                 raise
-            for record in records:
+            for record, (row, metered) in zip(records, written, strict=True):
+                if RequestStatus(row["status"]).terminal:
+                    _settle(record)
+                if metered:
+                    record.outcome = replace(record.outcome, metered=())
                 if record.result_file is not None and record.outcome.frame is not None:
-                    record.outcome = Outcome(record.outcome.result)
+                    record.outcome = replace(record.outcome, frame=None)
             self._evict()
 
     def _write_frames(self, records: list[RequestRecord]) -> None:
@@ -296,6 +389,32 @@ class RequestTable:
         over = [r for r in self._records.values() if r.status.terminal and r.request_id not in self._dirty]
         for record in over[:surplus]:
             del self._records[record.request_id]
+
+
+def _write(connection: Connection, written: Sequence[tuple[Row, Sequence[Metered]]]) -> None:
+    upsert(connection, tables.requests, [row for row, _ in written])
+    add(
+        connection,
+        (Entry(day_of(row["updated_at"]), row["job_id"], item) for row, metered in written for item in metered),
+    )
+
+
+def _settle(record: RequestRecord) -> None:
+    for call in record.settled:
+        call()
+    record.settled = []
+
+
+def _latest_keys(connection: Connection, job_id: str) -> dict[str, str]:
+    """Request ids by the newest idempotency keys of a job, oldest first."""
+    table = tables.requests
+    rows = connection.execute(
+        select(table.c.idempotency_key, table.c.request_id)
+        .where(table.c.job_id == job_id, table.c.idempotency_key.is_not(None))
+        .order_by(table.c.created_at.desc())
+        .limit(KEYS_IN_MEMORY)
+    ).all()
+    return {row.idempotency_key: row.request_id for row in reversed(rows)}
 
 
 def _keep(tasks: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:

@@ -1,13 +1,16 @@
 """Results with tensors, kept as DSSST1 frames in files, at most so many bytes of them.
 
 The oldest give way; a request whose result gave way says so (410) and keeps its status. Methods touch the disk: call
-them off the event loop, one at a time for `write`.
+them off the event loop, one at a time for `write`
+and `remove`.
 """
 
 from collections import deque
+from collections.abc import Collection
 from pathlib import Path
 
 from drydock.service.problems import Refusal
+from drydock.wire.blob import Bytes
 
 
 class ResultFiles:
@@ -21,7 +24,7 @@ class ResultFiles:
         self._sizes = deque((name, stat.st_size) for stat, name in found)
         self._total = sum(size for _, size in self._sizes)
 
-    def write(self, request_id: str, frame: bytes) -> str:
+    def write(self, request_id: str, frame: Bytes) -> str:
         """Writes a frame and drops the oldest others beyond the limit; the file's name."""
         name = f"{request_id}.dssst1"
         (self._folder / name).write_bytes(frame)
@@ -32,6 +35,14 @@ class ResultFiles:
             (self._folder / oldest).unlink(missing_ok=True)
             self._total -= size
         return name
+
+    def remove(self, names: Collection[str]) -> None:
+        """Removes the files with these names."""
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
+        gone = set(names)
+        self._total -= sum(size for name, size in self._sizes if name in gone)
+        self._sizes = deque((name, size) for name, size in self._sizes if name not in gone)
 
     def read(self, name: str) -> bytes:
         """The frame in a file. Raises Refusal 410 when it gave way to newer ones."""

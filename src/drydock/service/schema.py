@@ -3,15 +3,31 @@
 A change here needs a new file in `migrations/versions`; a test compares what the migrations make with these tables.
 """
 
+import json
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Float, Index, Integer, MetaData, String, Table
+from sqlalchemy import JSON, BigInteger, Column, Dialect, Float, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy.types import TypeDecorator
 
 Row = dict[str, Any]
 
 metadata = MetaData()
 
-_json = JSON(none_as_null=True)
+
+class _JsonText(TypeDecorator[Any]):
+    """JSON as Python writes it, in a text column: PostgreSQL's own type refuses NaN, which a diverged loss is."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+_json = JSON(none_as_null=True).with_variant(_JsonText(), "postgresql")
 
 jobs = Table(
     "jobs",
@@ -22,7 +38,7 @@ jobs = Table(
     Column("comment", String),
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
-    Column("body", JSON, nullable=False),
+    Column("body", _json, nullable=False),
     Column("name", String),
     Column("owner", String),
     Column("owner_role", String),
@@ -30,11 +46,13 @@ jobs = Table(
     Column("slots", Integer),
     Column("started_at", Float),
     Column("ended_at", Float),
+    Column("creation_key", String),
     Index("jobs_by_status", "status"),
     Index("jobs_by_owner", "owner"),
 )
 """`body` is the creation body as it came; `slots` GPUs (or CPU slots) of `hardware` asked for; `started_at` the time
-at which it got them, `ended_at` the time at which they were free again. Times are seconds since 1970."""
+at which it got them, `ended_at` the time at which they were free again; `creation_key` the Idempotency-Key that it was
+created with. Times are seconds since 1970."""
 
 sub_jobs = Table(
     "sub_jobs",
@@ -44,7 +62,7 @@ sub_jobs = Table(
     Column("position", Integer, nullable=False),
     Column("job_type", String, nullable=False),
     Column("status", String, nullable=False),
-    Column("config", JSON, nullable=False),
+    Column("config", _json, nullable=False),
     Column("slots", Integer),
     Column("devices", _json),
     Column("worker", _json),
@@ -111,8 +129,7 @@ usage = Table(
     Column("job_id", String, primary_key=True),
     Column("sub_job_id", String, primary_key=True),
     Column("meter", String, primary_key=True),
-    Column("owner", String),
     Column("quantity", Float, nullable=False),
-    Index("usage_by_owner", "owner"),
+    Index("usage_by_job", "job_id"),
 )
-"""`day` is UTC, YYYY-MM-DD; quantities only ever grow."""
+"""`day` is UTC, YYYY-MM-DD; `sub_job_id` is empty for what belongs to the whole job; quantities only ever grow."""

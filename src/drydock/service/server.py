@@ -1,40 +1,42 @@
 """Running the API process: bind, serve, end.
 
-Everything that can be wrong with the settings (port taken, state folder in use, foreign database) is found before
-the first call and raised as UserError. `python -m drydock.service.server` is the child of an EmbeddedService: it
-says over an inherited socket where it listens, and it ends when that socket closes, its parent dies, or SIGTERM or
-SIGINT comes. An end that takes too long is forced; the workers then die with this process.
+Everything that can be wrong with the settings (port taken, state folder in use, foreign database, certificate, no
+token on an address that others reach) is found before the first call and raised as UserError. An end that takes too
+long is forced. `python -m drydock.service.server` is how another process starts one (`child`); it ends on SIGTERM or
+SIGINT and, attached to a parent, when that goes.
 """
 
 import argparse
 import asyncio
 import contextlib
 import errno
-import fcntl
 import json
 import logging
 import os
-import secrets
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import uvicorn
-from pydantic import SecretStr
 
 from drydock.errors import UserError
 from drydock.service.app import create_app
+from drydock.service.heap import keep_freed_memory
 from drydock.service.process_death import die_with_parent
+from drydock.service.service_file import owned
+from drydock.service.service_log import service_log
 from drydock.service.settings import ServiceSettings
+from drydock.service.tokens import is_loopback
 
 TOKEN_VARIABLE = "DRYDOCK_SERVICE_TOKEN"
 KEEP_ALIVE_S = 300
 CONNECTIONS_END_S = 2
 FORCED_END_S = 8.0
+KEPT_HEAP_BYTES = 16 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -44,27 +46,19 @@ def serve(
 ) -> None:
     """Serves until a signal comes or `watch_fd` reaches its end; `ready` is called with the bound port.
 
-    Settings without a token get the one of `service_token`: a service is never open to everybody. Without `ready`
-    the address is printed. Raises UserError when the port is taken or the state folder cannot be used.
+    Without `ready` the address is printed. Raises UserError when the port is taken, the state folder or the
+    certificate cannot be used, or the service would be open to other machines.
     """
-    with _owned(settings.state_dir), _bound(settings.host, settings.port) as sock:
-        if settings.token is None:
-            settings = settings.model_copy(update={"token": service_token(settings.state_dir)})
-        asyncio.run(_serve(settings, sock, ready or partial(_announce, settings), watch_fd))
+    tls = _certificate(settings)
+    keep_freed_memory(KEPT_HEAP_BYTES)
+    with owned(settings.state_dir) as folder, _bound(settings.host, settings.port) as sock:
 
+        def listening(port: int) -> None:
+            folder.say(settings.url(port))
+            (ready or partial(_announce, settings))(port)
 
-def service_token(state_dir: Path) -> SecretStr:
-    """The token from DRYDOCK_SERVICE_TOKEN, else the one in `state_dir`/token, made (mode 0600) when missing."""
-    given = os.environ.get(TOKEN_VARIABLE)
-    if given:
-        return SecretStr(given)
-    path = state_dir / "token"
-    if not path.exists():
-        state_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(32))
-    return SecretStr(path.read_text().strip())
+        with service_log(settings.state_dir):
+            asyncio.run(_serve(settings, sock, tls, listening, watch_fd))
 
 
 class _Server(uvicorn.Server):
@@ -85,7 +79,11 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: ServiceSettings, sock: socket.socket, ready: Callable[[int], None], watch_fd: int | None
+    settings: ServiceSettings,
+    sock: socket.socket,
+    tls: ssl.SSLContext | None,
+    ready: Callable[[int], None],
+    watch_fd: int | None,
 ) -> None:
     app = create_app(settings)
     server = _Server(
@@ -94,11 +92,15 @@ async def _serve(
             lifespan="off",
             access_log=False,
             log_config=None,
+            server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=CONNECTIONS_END_S,
         ),
         lambda: ready(sock.getsockname()[1]),
     )
+    if tls is not None:
+        server.config.load()
+        server.config.ssl = tls
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -120,30 +122,28 @@ async def _serve(
 
 
 def _announce(settings: ServiceSettings, port: int) -> None:
-    source = TOKEN_VARIABLE if os.environ.get(TOKEN_VARIABLE) else settings.state_dir / "token"
-    print(f"drydock service listens on http://{settings.host}:{port} (token: {source})", flush=True)
+    print(f"drydock service listens on {settings.url(port)}", flush=True)
+    if settings.tls_cert is None and not is_loopback(settings.host):
+        print("warning: without TLS, tokens and data cross the network in the clear (tls_cert, tls_key)", flush=True)
+
+
+def _certificate(settings: ServiceSettings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    except OSError as error:
+        files = f"tls_cert {settings.tls_cert} and tls_key {settings.tls_key}"
+        raise UserError(f"{files} cannot be used: {error}; give a PEM chain and its unencrypted key") from error
+    return context
 
 
 def _force_end_after(seconds: float) -> None:
     timer = threading.Timer(seconds, lambda: os._exit(1))
     timer.daemon = True
     timer.start()
-
-
-@contextlib.contextmanager
-def _owned(state_dir: Path) -> Iterator[None]:
-    """The state folder, made and locked against a second service."""
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-        lock = (state_dir / "service.lock").open("w")
-    except OSError as error:
-        raise UserError(f"the state folder {state_dir} cannot be used: {error}; name another") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"another service runs on {state_dir}: stop it or name another state folder") from error
-        yield
 
 
 @contextlib.contextmanager
@@ -164,31 +164,30 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry of the child that EmbeddedService starts; the exit code."""
-    parser = argparse.ArgumentParser(description="Drydock training service (child of an embedded run)")
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--state-dir", type=Path, required=True)
-    parser.add_argument("--parent-fd", type=int, required=True)
-    parser.add_argument("--parent-pid", type=int, required=True)
+    """Entry of the process that `child.ServiceChild` starts; the exit code."""
+    parser = argparse.ArgumentParser(description="Drydock training service (started by another process)")
+    parser.add_argument("--link-fd", type=int, required=True)
+    parser.add_argument("--parent-pid", type=int, help="end with this process, and when the link closes")
     given = parser.parse_args(arguments)
-    die_with_parent(given.parent_pid, signal.SIGTERM)
+    attached = given.parent_pid is not None
+    if attached:
+        die_with_parent(given.parent_pid, signal.SIGTERM)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    token = os.environ.pop(TOKEN_VARIABLE, None)
-    parent = socket.socket(fileno=given.parent_fd)
-    settings = ServiceSettings(
-        host=given.host, port=given.port, state_dir=given.state_dir, token=SecretStr(token) if token else None
-    )
+    with socket.socket(fileno=given.link_fd) as link:
+        line = link.makefile("rb").readline()
+        if not line:
+            return 1
+        settings = ServiceSettings.model_validate_json(line)
 
-    def say(**fields: object) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            parent.sendall(json.dumps(fields).encode() + b"\n")
+        def say(**fields: object) -> None:
+            with contextlib.suppress(OSError):
+                link.sendall(json.dumps(fields).encode() + b"\n")
 
-    try:
-        serve(settings, ready=lambda port: say(port=port), watch_fd=given.parent_fd)
-    except UserError as error:
-        say(error=str(error))
-        return 1
+        try:
+            serve(settings, ready=lambda port: say(port=port), watch_fd=given.link_fd if attached else None)
+        except UserError as error:
+            say(error=str(error))
+            return 1
     return 0
 
 

@@ -5,16 +5,20 @@ service at a time may own it.
 """
 
 from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from drydock.service.meters import Meter
 
 MEBIBYTE = 1 << 20
+DATABASE = "service.sqlite"
 
 
 class ServiceSettings(BaseModel):
     """Settings of one API process."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -23,7 +27,8 @@ class ServiceSettings(BaseModel):
     state_dir: Path
     """Folder of the database, the jobs' logs, results and checkpoints; made when missing, kept as an absolute path."""
     token: SecretStr | None = None
-    """Bearer token that every call but `/healthz` must carry. None: `serve` makes one, `create_app` checks none."""
+    """The operator's token, an admin's. Without it and without any token of the database the service is open, and then
+    `host` must be a loopback address."""
     database_url: SecretStr | None = None
     """`postgresql://user:password@host/name`; by default a SQLite file in `state_dir`."""
     tls_cert: Path | None = None
@@ -40,8 +45,12 @@ class ServiceSettings(BaseModel):
     """A worker process that says nothing for so long is killed as hung."""
     worker_memory_mb: int | None = Field(default=None, ge=64)
     """Most resident memory of one worker process; one that uses more is killed. None: no limit."""
-    prices: dict[str, float] = {}
+    prices: dict[Meter, Annotated[float, Field(ge=0)]] = {}
     """Price of one unit of each meter (`{"gpu_seconds": 0.001}`); usage answers then carry a `cost`."""
+    request_retention_days: float = Field(default=30.0, ge=0)
+    """Requests of ended jobs, and their results, are removed so many days after they ended."""
+    model_dirs: list[Path] = []
+    """Folders whose models jobs may name by path. None set: admins may name any folder, users hub ids only."""
     sync_dir: Path | None = None
     """Where weights stand while they are handed from trainer to sampler (default: `state_dir`/sync)."""
     max_body_bytes: int = Field(default=62 * MEBIBYTE, ge=MEBIBYTE)
@@ -53,11 +62,33 @@ class ServiceSettings(BaseModel):
     max_wait_s: float = Field(default=600.0, gt=0)
     """Longest time that an answer is held for `Prefer: wait`."""
 
-    @field_validator("state_dir", "sync_dir")
+    @field_validator("state_dir", "sync_dir", "tls_cert", "tls_key")
     @classmethod
     def _absolute(cls, folder: Path | None) -> Path | None:
         """Checkpoint paths are answered to callers with another working directory."""
         return folder.resolve() if folder is not None else None
+
+    @field_validator("model_dirs")
+    @classmethod
+    def _all_absolute(cls, folders: list[Path]) -> list[Path]:
+        return [folder.expanduser().resolve() for folder in folders]
+
+    @model_validator(mode="after")
+    def _whole_certificate(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both or neither")
+        return self
+
+    def url(self, port: int) -> str:
+        """Where the service is reached from this machine once it listens on `port`."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls_cert else 'http'}://{host}:{port}"
+
+    @property
+    def database(self) -> Path | str:
+        """The SQLite file, or the URL with its password."""
+        return self.database_url.get_secret_value() if self.database_url else self.state_dir / DATABASE
 
     @property
     def weights_dir(self) -> Path:

@@ -9,9 +9,11 @@ import numpy as np
 
 from drydock.engine.training import TrainingEngine
 from drydock.errors import EngineError
-from drydock.service.channel import Message, WorkerChannel
+from drydock.service.channel import Message
 from drydock.service.worker import error_reply, log_failure
-from drydock.wire.frame import decode_frame, encode_frame
+from drydock.service.worker_link import WorkerLink
+from drydock.wire.blob import Bytes
+from drydock.wire.frame import decode_frame, encode_buffer
 
 logger = logging.getLogger("drydock.worker.training")
 
@@ -19,23 +21,30 @@ logger = logging.getLogger("drydock.worker.training")
 class TrainingWorker:
     """Answers training operations with a TrainingEngine."""
 
-    def __init__(self, engine: TrainingEngine, channel: WorkerChannel, sub_job_id: str) -> None:
+    def __init__(self, engine: TrainingEngine, link: WorkerLink, sub_job_id: str) -> None:
         self._engine = engine
-        self._channel = channel
+        self._link = link
         self._sub_job_id = sub_job_id
+        link.note = {"progress": self._progress()}
 
     @classmethod
-    def build(cls, config: dict[str, Any], channel: WorkerChannel, sub_job_id: str) -> "TrainingWorker":
-        """A worker whose engine is loaded as the sub-job's configuration says."""
+    def build(
+        cls, config: dict[str, Any], link: WorkerLink, sub_job_id: str, source: Path | None = None
+    ) -> "TrainingWorker":
+        """A worker whose engine is loaded as the sub-job's configuration says, from the checkpoint `source` if any."""
         engine = TrainingEngine(
             config["model_name"], config["training_config"], seed=config.get("seed") or 0, dtype=config.get("dtype")
         )
-        return cls(engine, channel, sub_job_id)
+        if source is not None:
+            with_optimizer = config["training_config"].get("load_optimizer_states") is not False
+            state = engine.load(source, optimizer_states=with_optimizer)
+            logger.info("starts from checkpoint %s at step %d", source.name, state["global_steps"])
+        return cls(engine, link, sub_job_id)
 
     def run(self) -> None:
-        """Answers messages until the channel closes."""
+        """Answers operations for ever."""
         while True:
-            message = self._channel.receive(None)
+            message = self._link.receive(None)
             assert message is not None
             number, op = message.header["id"], message.header["op"]
             started = time.monotonic()
@@ -46,25 +55,33 @@ class TrainingWorker:
                 reply = error_reply(number, error)
             else:
                 logger.info("%s took %.3f s", op, time.monotonic() - started)
-            reply.header["id"] = number
-            self._channel.send(reply)
+            self._link.note = {"progress": self._progress()}
+            self._link.send(Message({**reply.header, "id": number, "progress": self._progress()}, reply.payload))
+
+    def _progress(self) -> dict[str, int]:
+        """Where training stands: what would be lost if this process died now."""
+        return {"global_steps": self._engine.global_steps, "accumulated": self._engine.pending_calls}
 
     def _answer(self, op: str, message: Message) -> Message:
         match op:
             case "forward-backward":
                 return self._forward_backward(message.payload)
+            case "forward":
+                request = decode_frame(message.payload, copy=False).value
+                frame = encode_buffer({"job_id": self._sub_job_id, **self._engine.forward(request)})
+                return Message({"result": {}, "tokens": real_tokens(request)}, frame)
             case "step":
                 result = self._engine.step(message.header["learning_rate"])
                 return Message({"result": {"job_id": self._sub_job_id, **result}})
             case "save":
                 path = Path(message.header["path"])
                 path.parent.mkdir(parents=True, exist_ok=True)
-                return Message({"result": self._engine.save(path, message.header["checkpoint_type"])})
+                return Message({"result": self._save(path, message.header)})
             case "load":
                 details = self._engine.load(Path(message.header["path"]))
                 return Message({"result": {"job_id": self._sub_job_id, **details}})
             case "export-weights":
-                weights = self._engine.export_weights(Path(message.header["path"]))
+                weights = self._engine.export_weights(Path(message.header["path"]), message.header.get("weight_format"))
                 return Message(
                     {
                         "result": {
@@ -77,11 +94,23 @@ class TrainingWorker:
             case other:
                 raise EngineError(f"a training worker knows no operation {other!r}")
 
-    def _forward_backward(self, frame: bytes) -> Message:
-        result = {"job_id": self._sub_job_id, **self._engine.forward_backward(decode_frame(frame).value)}
+    def _save(self, path: Path, header: dict[str, Any]) -> dict[str, Any]:
+        return self._engine.save(path, header["checkpoint_type"], merge=header.get("merge") or False)
+
+    def _forward_backward(self, frame: Bytes) -> Message:
+        request = decode_frame(frame, copy=False).value
+        result = {"job_id": self._sub_job_id, **self._engine.forward_backward(request)}
+        tokens = real_tokens(request)
         if _holds_arrays(result):
-            return Message({"result": {"avg_loss": result["avg_loss"]}}, encode_frame(result))
-        return Message({"result": result})
+            return Message({"result": {"avg_loss": result["avg_loss"]}, "tokens": tokens}, encode_buffer(result))
+        return Message({"result": result, "tokens": tokens})
+
+
+def real_tokens(request: dict[str, Any]) -> int:
+    """Tokens of a batch without its padding."""
+    kwargs = request["kwargs"]
+    mask = kwargs.get("attention_mask")
+    return int(np.count_nonzero(mask)) if mask is not None else int(np.size(kwargs["input_ids"]))
 
 
 def _holds_arrays(value: Any) -> bool:

@@ -6,9 +6,12 @@ Hashing and copying of large bodies happen off the event loop.
 import asyncio
 from dataclasses import dataclass
 
+from starlette.requests import Request
+
 from drydock.errors import WireError
 from drydock.service.chunk_groups import ChunkGroups
 from drydock.service.problems import Refusal
+from drydock.wire.blob import Bytes, new_buffer
 from drydock.wire.chunks import Chunk, ChunkDescriptor, parse_chunk, reassemble
 
 SMALL_BYTES = 1 << 18
@@ -18,11 +21,23 @@ SMALL_BYTES = 1 << 18
 class Upload:
     """A complete frame; `descriptor` is that of its last chunk, None for a bare one."""
 
-    frame: bytes
+    frame: Bytes
     descriptor: ChunkDescriptor | None
 
 
-async def parse(data: bytes) -> Chunk:
+async def octets(request: Request) -> Bytes:
+    """The body of a call, which the gate has limited."""
+    declared = request.headers.get("content-length", "")
+    if not declared.isdigit() or int(declared) <= SMALL_BYTES:
+        return await request.body()
+    data, filled = new_buffer(int(declared)), 0
+    async for piece in request.stream():
+        data[filled : filled + len(piece)] = piece
+        filled += len(piece)
+    return data[:filled]
+
+
+async def parse(data: Bytes) -> Chunk:
     """Reads one body. Raises Refusal 400."""
     try:
         return await asyncio.to_thread(parse_chunk, data) if len(data) > SMALL_BYTES else parse_chunk(data)
@@ -44,8 +59,9 @@ async def join(chunk: Chunk, groups: ChunkGroups) -> Upload | None:
     return Upload(frame, chunk.descriptor)
 
 
-async def receive(data: bytes, groups: ChunkGroups) -> Upload | None:
-    """`parse` and `join` of a body that may also be JSON, which is never chunked."""
+async def receive(data: bytes, groups: ChunkGroups) -> bytes | None:
+    """The frame as `parse` and `join` give it, of a body that may also be JSON, which is never chunked."""
     if data[:1] == b"{":
-        return Upload(data, None)
-    return await join(await parse(data), groups)
+        return data
+    upload = await join(await parse(data), groups)
+    return None if upload is None else bytes(upload.frame)

@@ -2,22 +2,26 @@
 
 The trainer writes a safetensors file with a fingerprint of names, shapes and bytes; each target finishes the
 sequences it is decoding, loads the file, forgets its prefix cache and says which fingerprint it now holds. The
-request fails unless all of them equal the trainer's. The file is removed whatever happens.
+request fails unless all of them equal the trainer's. The file is removed whatever happens, unless a target is to be
+started again when its process dies: then it stays until the next sync, or the end of the job.
 """
 
 import asyncio
-import contextlib
 import time
+import uuid
 from pathlib import Path
+from typing import Any
 
 from drydock.errors import EngineError
 from drydock.service.live_job import LiveJob
+from drydock.service.model_admission import facts_of_sub_job
 from drydock.service.problems import Refusal
 from drydock.service.request_table import Outcome, RequestRecord
 from drydock.service.worker_group import WorkerGroup
 from drydock.wire.rest import WeightSyncPayload
 
-WEIGHT_FORMATS = ("vllm", "hf")
+WEIGHT_FORMATS = ("lora", "vllm", "hf")
+"""`lora` syncs an adapter alone, which is also what a job with an adapter does unless told otherwise."""
 
 
 def check(job: LiveJob, payload: WeightSyncPayload) -> tuple[WorkerGroup, list[WorkerGroup]]:
@@ -33,34 +37,67 @@ def check(job: LiveJob, payload: WeightSyncPayload) -> tuple[WorkerGroup, list[W
         target = job.workers.get(name)
         if target is None or target.spec.job_type != "sampling":
             raise Refusal(422, f"payload.target_sub_job_ids: {name!r} is no sampling sub-job of job {job.job_id}")
+        if problem := different_models(source, target):
+            raise Refusal(
+                422,
+                f"payload.target_sub_job_ids: {name!r} does not hold the model of {source.spec.sub_job_id}: {problem}",
+            )
         targets.append(target)
     if payload.weight_format is not None and payload.weight_format not in WEIGHT_FORMATS:
-        raise Refusal(501, f"payload.weight_format: {payload.weight_format!r} is not served; use one of vllm, hf")
+        known = ", ".join(WEIGHT_FORMATS)
+        raise Refusal(501, f"payload.weight_format: {payload.weight_format!r} is not served; use one of {known}")
+    if payload.weight_format == "lora" and not source.spec.config["training_config"].get("peft_config"):
+        raise Refusal(
+            422, f"payload.weight_format: 'lora', but {payload.source_sub_job_id} trains all weights; leave it out"
+        )
     return source, targets
 
 
+def different_models(source: WorkerGroup, target: WorkerGroup) -> str:
+    """Why the source's weights cannot fit the target, as far as their models' files tell; empty when they may."""
+    first, second = (
+        facts_of_sub_job(worker.spec.sub_job_id, str(worker.spec.config["model_name"])) for worker in (source, target)
+    )
+    return first.differences(second) if first is not None and second is not None else ""
+
+
 async def weight_sync(
-    source: WorkerGroup, targets: list[WorkerGroup], weights_dir: Path, record: RequestRecord
+    job: LiveJob,
+    source: WorkerGroup,
+    targets: list[WorkerGroup],
+    weights_dir: Path,
+    weight_format: str | None,
+    record: RequestRecord,
 ) -> Outcome:
-    """Runs one sync. Raises EngineError when a target holds other weights afterwards."""
+    """Runs one sync. Raises EngineError when a target holds other weights afterwards.
+
+    A sync that a restart of the service interrupted runs again as a whole: twice the same weights are the same weights.
+    """
     started = time.monotonic()
-    path = weights_dir / f"{record.request_id}.safetensors"
+    job.begin_training(record)
+    if record.resumed:
+        source.raise_if_replaced()
+        record.resumed = False
+    names = [target.spec.sub_job_id for target in targets]
+    record.arguments = {"source": source.spec.sub_job_id, "targets": names, "weight_format": weight_format}
+    attempt = uuid.uuid4().hex[:8]
+    path = weights_dir / f"{record.request_id}-{attempt}.safetensors"
     try:
-        exported = (await source.call("export-weights", path=str(path))).header["result"]
+        reply = await record.ask(
+            source, "export-weights", part=f"{attempt}/0", path=str(path), weight_format=weight_format
+        )
+        exported = reply.header["result"]
+        weights = {name: exported[name] for name in ("path", "policy_version", "fingerprint")}
         replies = await asyncio.gather(
             *(
-                target.call(
-                    "load-weights",
-                    path=exported["path"],
-                    policy_version=exported["policy_version"],
-                    fingerprint=exported["fingerprint"],
-                )
-                for target in targets
+                record.ask(target, "load-weights", part=f"{attempt}/{number}", **weights)
+                for number, target in enumerate(targets, start=1)
             )
         )
+        _keep(job, [name for name in names if job.restartable(name)], weights)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        if str(path) not in kept_files(job):
+            path.unlink(missing_ok=True)
     held = {target.spec.sub_job_id: reply.header["result"] for target, reply in zip(targets, replies, strict=True)}
     for name, confirmation in held.items():
         if confirmation["fingerprint"] != exported["fingerprint"]:
@@ -76,3 +113,18 @@ async def weight_sync(
             "targets": held,
         }
     )
+
+
+def kept_files(job: LiveJob) -> set[str]:
+    """Weight files that a sampler of the job would need if it was started again."""
+    return {weights["path"] for weights in job.held_weights.values()}
+
+
+def _keep(job: LiveJob, names: list[str], weights: dict[str, Any]) -> None:
+    """Remembers what these samplers hold now, and removes files that none of them needs any more."""
+    before = kept_files(job)
+    job.held_weights |= dict.fromkeys(names, weights)
+    for path in before - kept_files(job):
+        Path(path).unlink(missing_ok=True)
+    if names:
+        job.changed()

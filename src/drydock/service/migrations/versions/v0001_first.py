@@ -8,6 +8,8 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+_json = sa.JSON().with_variant(sa.Text(), "postgresql")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -18,7 +20,7 @@ def upgrade() -> None:
         sa.Column("comment", sa.String),
         sa.Column("created_at", sa.Float, nullable=False),
         sa.Column("updated_at", sa.Float, nullable=False),
-        sa.Column("body", sa.JSON, nullable=False),
+        sa.Column("body", _json, nullable=False),
     )
     op.create_index("jobs_by_status", "jobs", ["status"])
     op.create_table(
@@ -28,7 +30,7 @@ def upgrade() -> None:
         sa.Column("position", sa.Integer, nullable=False),
         sa.Column("job_type", sa.String, nullable=False),
         sa.Column("status", sa.String, nullable=False),
-        sa.Column("config", sa.JSON, nullable=False),
+        sa.Column("config", _json, nullable=False),
     )
     op.create_index("sub_jobs_by_job", "sub_jobs", ["job_id"])
     op.create_table(
@@ -42,7 +44,7 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.String),
         sa.Column("body_sha256", sa.String),
         sa.Column("wants_tensors", sa.Integer, nullable=False),
-        sa.Column("result", sa.JSON),
+        sa.Column("result", _json),
         sa.Column("result_file", sa.String),
         sa.Column("error", sa.String),
         sa.Column("error_type", sa.String),

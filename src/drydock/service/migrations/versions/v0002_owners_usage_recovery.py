@@ -8,6 +8,8 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+_json = sa.JSON().with_variant(sa.Text(), "postgresql")
+
 
 def upgrade() -> None:
     for name, kind in (
@@ -18,12 +20,13 @@ def upgrade() -> None:
         ("slots", sa.Integer),
         ("started_at", sa.Float),
         ("ended_at", sa.Float),
+        ("creation_key", sa.String),
     ):
         op.add_column("jobs", sa.Column(name, kind))
     op.create_index("jobs_by_owner", "jobs", ["owner"])
-    for name, kind in (("slots", sa.Integer), ("devices", sa.JSON), ("worker", sa.JSON), ("restarts", sa.Integer)):
+    for name, kind in (("slots", sa.Integer), ("devices", _json), ("worker", _json), ("restarts", sa.Integer)):
         op.add_column("sub_jobs", sa.Column(name, kind))
-    op.add_column("requests", sa.Column("arguments", sa.JSON))
+    op.add_column("requests", sa.Column("arguments", _json))
     op.add_column("checkpoints", sa.Column("size_bytes", sa.BigInteger))
     op.add_column("checkpoints", sa.Column("owner", sa.String))
     op.create_table(
@@ -42,7 +45,6 @@ def upgrade() -> None:
         sa.Column("job_id", sa.String, primary_key=True),
         sa.Column("sub_job_id", sa.String, primary_key=True),
         sa.Column("meter", sa.String, primary_key=True),
-        sa.Column("owner", sa.String),
         sa.Column("quantity", sa.Float, nullable=False),
     )
-    op.create_index("usage_by_owner", "usage", ["owner"])
+    op.create_index("usage_by_job", "usage", ["job_id"])

@@ -1,0 +1,74 @@
+"""Named LoRA adapters of a job's samplers: load-adapter, drop-adapter, list-adapters of the generic operation.
+
+Payload of load-adapter: `{"adapter": name, "checkpoint_id", "source_job_id"?}`; the checkpoint is a weights-only or
+resumable one of a LoRA job, this job by default. Every sampling sub-job holds the same adapters. A sampler that is
+started again after it died holds those of its configuration (`inference_config.adapters`) only.
+"""
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from drydock.service import body
+from drydock.service.access import require_source
+from drydock.service.context import Service, service_of
+from drydock.service.problems import Refusal
+from drydock.service.worker_group import OperationError
+from drydock.wire.rest import OperationBody
+
+TIMEOUT_S = 120.0
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+
+class AdapterName(BaseModel):
+    """Which adapter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    adapter: str = Field(pattern=NAME)
+
+
+class AdapterSource(AdapterName):
+    """Which adapter, and the checkpoint that it is in."""
+
+    checkpoint_id: str = Field(min_length=1)
+    source_job_id: str | None = None
+
+
+async def load(request: Request, job_id: str, parsed: OperationBody) -> dict[str, Any]:
+    """Has every sampler hold the checkpoint's adapter under a name. Raises Refusal when one cannot."""
+    service = service_of(request)
+    wanted = body.model(AdapterSource, parsed.payload or {})
+    if wanted.source_job_id is not None:
+        await require_source(request, wanted.source_job_id, "payload.source_job_id")
+    path = await service.checkpoints.find(wanted.source_job_id or job_id, wanted.checkpoint_id)
+    replies = await _ask(service, job_id, "load-adapter", adapter=wanted.adapter, path=str(path))
+    return {"adapter": wanted.adapter, "fingerprint": replies[0]["fingerprint"]}
+
+
+async def drop(service: Service, job_id: str, parsed: OperationBody) -> dict[str, Any]:
+    """Has every sampler forget an adapter. Raises Refusal 404 when none held it."""
+    wanted = body.model(AdapterName, parsed.payload or {})
+    replies = await _ask(service, job_id, "drop-adapter", adapter=wanted.adapter)
+    if not any(reply["dropped"] for reply in replies):
+        raise Refusal(404, f"payload.adapter: job {job_id} holds no adapter {wanted.adapter!r}")
+    return {"adapter": wanted.adapter, "dropped": True}
+
+
+async def held(service: Service, job_id: str) -> dict[str, Any]:
+    """Names and fingerprints of the adapters that the job's samplers hold."""
+    return {"adapters": (await _ask(service, job_id, "list-adapters"))[0]["adapters"]}
+
+
+async def _ask(service: Service, job_id: str, op: str, **fields: Any) -> list[dict[str, Any]]:
+    job = await service.jobs.require_running(job_id)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            replies = await asyncio.gather(*(worker.call(op, **fields) for worker in job.sampling()))
+    except TimeoutError as error:
+        raise Refusal(504, f"{op}: running sequences took longer than {TIMEOUT_S:g} s") from error
+    except OperationError as error:
+        raise Refusal(422 if error.blame == "user" else 500, f"{op}: {error.message}") from error
+    return [reply.header["result"] for reply in replies]
