@@ -21,6 +21,7 @@ BASE = ("errors", "atomic", "bounded_cache", "deadline")
 ORDER = (
     *BASE,
     "wire",
+    "chat",
     "losses",
     "engine",
     "service",
@@ -38,7 +39,10 @@ ORDER = (
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 """(module, imported module) that may point the other way, each with its reason beside it."""
 
-WITHOUT_TORCH = ("wire", "client", "proxy", "sandbox", "harness", "rollout", "report", "training", "recipes", "cli")
+WITHOUT_TORCH = (
+    *("wire", "chat", "client", "proxy", "sandbox", "harness"),
+    *("rollout", "report", "training", "recipes", "cli"),
+)
 """Packages of the driver; the service's API process is held to the same by its entry module."""
 
 HEAVY = frozenset({"torch", "transformers", "vllm", "peft"})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
-from drydock.proxy.template import ChatTemplate
+from drydock.chat.template import ChatTemplate
 
 
 @pytest.fixture(scope="session")

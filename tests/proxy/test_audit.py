@@ -2,9 +2,9 @@ import pytest
 from builders.ledger_driver import LedgerDriver
 from builders.proxy_calls import START, call_text, tool_result
 
+from drydock.chat.template import ChatTemplate
 from drydock.proxy.audit import TokenAudit, audit
 from drydock.proxy.record import LedgerSample, RolloutRecord, TurnRecord
-from drydock.proxy.template import ChatTemplate
 from drydock.proxy.token_hash import TokenHash
 
 

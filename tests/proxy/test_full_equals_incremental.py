@@ -7,8 +7,8 @@ from builders.proxy_calls import TOOLS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drydock.proxy.messages import Message, ToolCall
-from drydock.proxy.template import ChatTemplate
+from drydock.chat.messages import Message, ToolCall
+from drydock.chat.template import ChatTemplate
 
 # Text as files and commands have it: white space at the edges, other scripts, and the template's own markers.
 _pieces = st.sampled_from(

@@ -4,7 +4,7 @@ import pytest
 from builders.ledger_driver import LedgerDriver
 from builders.proxy_calls import START, TOOLS, call_text, tool_result
 
-from drydock.proxy.template import ChatTemplate
+from drydock.chat.template import ChatTemplate
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ without calls is recognised by its place and its text, outer whitespace aside. E
 from collections.abc import Sequence
 from enum import StrEnum
 
-from drydock.proxy.messages import Message
+from drydock.chat.messages import Message
 
 
 class BranchReason(StrEnum):

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from drydock.chat.messages import NO_CALLS, Message
+from drydock.chat.parsers.base import ParsedReply
+from drydock.chat.template import ChatTemplate
 from drydock.proxy.branching import BranchReason, given_messages, match_given, match_turn, mismatch
-from drydock.proxy.messages import NO_CALLS, Message
-from drydock.proxy.parsers.base import ParsedReply
 from drydock.proxy.record import LedgerSample
 from drydock.proxy.sampler import SampledTurn
-from drydock.proxy.template import ChatTemplate
 from drydock.proxy.token_hash import TokenHash
 from drydock.proxy.tool_set import ToolSet
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from drydock.proxy.messages import Message
-from drydock.proxy.parsers.base import ParsedReply
+from drydock.chat.messages import Message
+from drydock.chat.parsers.base import ParsedReply
 
 
 def assistant_message(reply: ParsedReply) -> dict[str, Any]:

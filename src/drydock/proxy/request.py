@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
-from drydock.proxy.messages import Message, parse_message
-from drydock.proxy.refusal import RequestRefused
+from drydock.chat.messages import Message, parse_message
+from drydock.chat.refusal import RequestRefused
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,15 +22,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from drydock.bounded_cache import BoundedCache
+from drydock.chat.parsers.base import ToolCallParser
+from drydock.chat.refusal import RequestRefused
+from drydock.chat.template import ChatTemplate
 from drydock.deadline import deadline
 from drydock.errors import ProxyError
-from drydock.proxy.parsers.base import ToolCallParser
 from drydock.proxy.record import RolloutRecord
-from drydock.proxy.refusal import RequestRefused
 from drydock.proxy.sampler import Sampler
 from drydock.proxy.session import RolloutSession
 from drydock.proxy.settings import ProxySettings
-from drydock.proxy.template import ChatTemplate
 from drydock.proxy.turn_log import TurnLog
 
 logger = logging.getLogger(__name__)

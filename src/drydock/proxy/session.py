@@ -18,18 +18,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from drydock.chat.messages import Message
+from drydock.chat.parsers.base import ParsedReply, ToolCallParser
+from drydock.chat.refusal import RequestRefused, error_body
+from drydock.chat.template import ChatTemplate
 from drydock.deadline import deadline
 from drydock.errors import ServiceError, TemplateError
 from drydock.proxy.ledger import Ledger, Prompt, Segment
-from drydock.proxy.messages import Message
-from drydock.proxy.parsers.base import ParsedReply, ToolCallParser
 from drydock.proxy.record import LoggedTurn, RolloutRecord, TurnRecord
-from drydock.proxy.refusal import RequestRefused, error_body
 from drydock.proxy.reply import assistant_message, completion_body
 from drydock.proxy.request import ChatRequest, parse_request
 from drydock.proxy.sampler import SampledTurn, Sampler
 from drydock.proxy.settings import ProxySettings
-from drydock.proxy.template import ChatTemplate
 from drydock.proxy.turn_log import TurnLog
 from drydock.wire.rest import SamplingParams
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 from typing import NoReturn
 
-from drydock.proxy.messages import ToolCall, clean_text
-from drydock.proxy.parsers.base import ParsedReply
+from drydock.chat.messages import ToolCall, clean_text
+from drydock.chat.parsers.base import ParsedReply
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -25,6 +25,8 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=_no_constant)
 
 class HermesParser:
     """The parser; it has no state."""
+
+    opening = OPEN
 
     def parse(self, text: str, new_id: Callable[[], str]) -> ParsedReply:
         """Split `text` into the content around the calls and the calls in order."""

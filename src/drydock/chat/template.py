@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from drydock.bounded_cache import BoundedCache
+from drydock.chat.jinja_environment import compile_template
+from drydock.chat.messages import clean_text
+from drydock.chat.template_files import TemplateFiles, read_template_files
 from drydock.errors import TemplateError
-from drydock.proxy.jinja_environment import compile_template
-from drydock.proxy.messages import clean_text
-from drydock.proxy.template_files import TemplateFiles, read_template_files
 
 PLACEHOLDER = "8f1d3c6a5b7e"
 """Stands for the sampled assistant turn; any text that no template writes."""

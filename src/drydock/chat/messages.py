@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from drydock.proxy.refusal import RequestRefused
+from drydock.chat.refusal import RequestRefused
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 NO_CALLS: frozenset[str] = frozenset()

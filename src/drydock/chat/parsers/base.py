@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from drydock.proxy.messages import ToolCall
+from drydock.chat.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,9 @@ class ParsedReply:
 
 
 class ToolCallParser(Protocol):
-    """Splits a sampled text into content and tool calls."""
+    """Splits a sampled text into content and tool calls. opening: the text with which every call begins."""
+
+    opening: str
 
     def parse(self, text: str, new_id: Callable[[], str]) -> ParsedReply:
         """Read `text` (stop token removed); `new_id` gives a fresh tool-call id for each call found."""

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from drydock.proxy.parsers import HermesParser, ParsedReply
+from drydock.chat.parsers import HermesParser, ParsedReply
 
 
 def parse(text: str) -> ParsedReply:

@@ -31,26 +31,19 @@ class TemplateFiles:
     origin: str
 
 
+def read_tokenizer(model: str | Path) -> Tokenizer:
+    """A model's tokenizer alone, chat template or not. Raises UserError when there is none."""
+    return _tokenizer(_folder(model))
+
+
 def read_template_files(model: str | Path) -> TemplateFiles:
     """Read the files of a model folder, or of a hub id through the local hub cache and then the network.
 
     Raises UserError when the folder, the hub files or the tokenizer are missing, TemplateError when there is no
     chat template; the message names the folder and the remedy.
     """
-    folder = Path(model).expanduser()
-    if not folder.is_dir():
-        folder = _snapshot(str(model), folder)
-    tokenizer_file = folder / "tokenizer.json"
-    if not tokenizer_file.is_file():
-        raise UserError(
-            f"{folder} has no tokenizer.json; save the model's fast tokenizer there (tokenizer.save_pretrained)"
-        )
-    try:
-        tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    except Exception as error:  # the tokenizers library raises plain Exception for an unreadable file
-        raise UserError(f"{tokenizer_file} is not a tokenizer file: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    folder = _folder(model)
+    tokenizer = _tokenizer(folder)
     config = _read_json(folder / "tokenizer_config.json")
     tokens = {name: text for name in _TOKEN_NAMES if (text := _token_text(config.get(name)))}
     ends = _read_json(folder / "generation_config.json").get("eos_token_id")
@@ -58,6 +51,26 @@ def read_template_files(model: str | Path) -> TemplateFiles:
     if "eos_token" in tokens and (eos := tokenizer.token_to_id(tokens["eos_token"])) is not None:
         eos_ids.add(eos)
     return TemplateFiles(tokenizer, _template_source(folder, config), tokens, frozenset(eos_ids), str(model))
+
+
+def _folder(model: str | Path) -> Path:
+    folder = Path(model).expanduser()
+    return folder if folder.is_dir() else _snapshot(str(model), folder)
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise UserError(
+            f"{folder} has no tokenizer.json; save the model's fast tokenizer there (tokenizer.save_pretrained)"
+        )
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the tokenizers library raises plain Exception for an unreadable file
+        raise UserError(f"{file} is not a tokenizer file: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _snapshot(model: str, folder: Path) -> Path:

@@ -7,8 +7,8 @@ import pytest
 from builders.chat_template import HERMES_CHATML
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
+from drydock.chat.template import ChatTemplate
 from drydock.errors import TemplateError, UserError
-from drydock.proxy.template import ChatTemplate
 
 HIDES_OLD_THINKING = """\
 {%- set last = namespace(user=-1) %}
@@ -165,7 +165,7 @@ def test_a_template_that_tells_the_time_is_continued_over_midnight(
         def now(cls, tz: Any = None) -> "Clock":
             return cls(2026, 1, cls.today)
 
-    monkeypatch.setattr("drydock.proxy.jinja_environment.datetime", Clock)
+    monkeypatch.setattr("drydock.chat.jinja_environment.datetime", Clock)
     source = "Today is {{ strftime_now('%d') }}." + HERMES_CHATML
     template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, source))
     first = template.render([{"role": "user", "content": "u"}], None, True)

@@ -1,0 +1,17 @@
+"""Chat conversations as text and tokens: messages, templates, tool-call parsers (what proxy and serving share)."""
+
+from drydock.chat.messages import Message, ToolCall
+from drydock.chat.parsers import HermesParser, ParsedReply, ToolCallParser
+from drydock.chat.refusal import RequestRefused, error_body
+from drydock.chat.template import ChatTemplate
+
+__all__ = [
+    "ChatTemplate",
+    "HermesParser",
+    "Message",
+    "ParsedReply",
+    "RequestRefused",
+    "ToolCall",
+    "ToolCallParser",
+    "error_body",
+]
