@@ -25,11 +25,21 @@ async def test_create_sends_what_was_set_and_nothing_else(server, client):
     assert '"x":null' in server.seen[0].body.decode()
 
 
-async def test_create_is_not_sent_twice(server, client):
+async def test_create_is_not_sent_twice_to_a_server_without_idempotency(server):
     server.faults = [(500, {"message": "who knows"})]
-    with pytest.raises(ServiceUnavailable, match=r"create job: HTTP 500: who knows.*may have taken effect"):
-        await client.create_job(JobCreate.model_validate(BODY))
+    async with TrainingClient(server.url, retry=FAST_RETRY, hosted=True) as client:
+        with pytest.raises(ServiceUnavailable, match=r"create job: HTTP 500: who knows.*may have taken effect"):
+            await client.create_job(JobCreate.model_validate(BODY))
     assert len(server.seen) == 1
+
+
+async def test_create_is_sent_again_with_one_idempotency_key(server, client):
+    server.faults = [(502, {}), (503, {})]
+    await client.create_job(JobCreate.model_validate(BODY))
+    await client.create_job(JobCreate.model_validate(BODY), idempotency_key="mine")
+    keys = [seen.headers["idempotency-key"] for seen in server.seen]
+    assert len(set(keys[:3])) == 1
+    assert keys[3] == "mine"
 
 
 async def test_list_filters_even_where_the_server_does_not(server, client):

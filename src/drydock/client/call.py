@@ -1,7 +1,8 @@
 """One call of the client: its name for messages, its deadline, and what last went wrong inside it.
 
 Every public method runs in `open_call`, so that no wait is endless and the DeadlineExceeded it ends with names the
-call, the job and the last failure that was being retried.
+call, the job and the last failure that was being retried. An async iterator makes its `Call` with `start_call` and
+limits each of its waits by itself: a time limit may not stay open while the caller's own code runs.
 """
 
 import asyncio
@@ -9,8 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from drydock.deadline import deadline
-from drydock.errors import ServiceError
+from drydock.errors import DeadlineExceeded, ServiceError
 
 
 @dataclass(slots=True)
@@ -18,12 +18,13 @@ class Call:
     """A call in progress.
 
     name: the operation, "generate" or "cancel job". job_id: its job, None for calls without one.
-    ends_at: time of the running loop's clock at which the deadline falls.
+    deadline_s: how long it may take. ends_at: time of the running loop's clock at which that is over.
     last_failure: why the latest attempt failed, "" while none did.
     """
 
     name: str
     job_id: str | None
+    deadline_s: float
     ends_at: float
     last_failure: str = field(default="")
 
@@ -46,10 +47,27 @@ class Call:
         except (ServiceError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise ServiceError(f"{self.label}: the server's answer is unusable: {error}") from error
 
+    @asynccontextmanager
+    async def limited(self) -> AsyncIterator[None]:
+        """Run the block under the call's deadline. Raises DeadlineExceeded."""
+        scope = asyncio.timeout_at(self.ends_at)
+        try:
+            async with scope:
+                yield
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise DeadlineExceeded(self.label, self.deadline_s, self.last_failure) from error
+
+
+def start_call(name: str, job_id: str | None, deadline_s: float) -> Call:
+    """A call whose time starts now."""
+    return Call(name, job_id, deadline_s, asyncio.get_running_loop().time() + deadline_s)
+
 
 @asynccontextmanager
 async def open_call(name: str, job_id: str | None, deadline_s: float) -> AsyncIterator[Call]:
     """Run the block as one call. Raises DeadlineExceeded when it takes longer than `deadline_s`."""
-    call = Call(name, job_id, asyncio.get_running_loop().time() + deadline_s)
-    async with deadline(call.label, deadline_s, lambda: call.last_failure):
+    call = start_call(name, job_id, deadline_s)
+    async with call.limited():
         yield call

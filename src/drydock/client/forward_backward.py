@@ -17,15 +17,16 @@ from drydock.client.call import Call
 from drydock.client.polling import prefer_wait
 from drydock.client.transport import Refused, Transport, job_path
 from drydock.errors import ServiceError, UserError
-from drydock.wire.chunks import MAX_BODY_BYTES, split_request
-from drydock.wire.frame import encode_frame
+from drydock.wire.chunks import MAX_BODY_BYTES, ChunkBody, request_bodies
+from drydock.wire.frame import encode_buffer
 
-_RESPONSE_OPTIONS: Final = {"response_options": {"format": "dssst1", "delivery": "chunked"}}
+RESPONSE_OPTIONS: Final = {"response_options": {"format": "dssst1", "delivery": "chunked"}}
 _RESTART_SIGNS: Final = (
     "chunk_group_restart_required",
     "chunk_group_missing_chunks",
     "request chunk group is missing chunks",
 )
+_KEYS: Final = uuid.UUID("6f1f9f0e-5c07-5b42-9f5c-3c1c9f6f0b77")
 _DTYPES: Final = {"i": np.int64, "u": np.int64, "f": np.float32, "b": np.bool_}
 
 
@@ -48,10 +49,11 @@ async def post_batch(
     batch: Mapping[str, Any],
     *,
     hold_s: float,
+    group_id: str,
     max_bytes: int = MAX_BODY_BYTES,
 ) -> dict[str, Any]:
     """POST the batch as request chunks; the answer to the last one, which names the request."""
-    chunks = await asyncio.to_thread(_encode, batch, max_bytes)
+    chunks = await asyncio.to_thread(_encode, batch, group_id, max_bytes)
     for may_restart in (True, False):
         try:
             return await _post_chunks(transport, call, job_id, chunks, hold_s)
@@ -62,7 +64,7 @@ async def post_batch(
 
 
 async def _post_chunks(
-    transport: Transport, call: Call, job_id: str, chunks: list[bytes], hold_s: float
+    transport: Transport, call: Call, job_id: str, chunks: list[ChunkBody], hold_s: float
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     for index, chunk in enumerate(chunks):
@@ -77,9 +79,19 @@ async def _post_chunks(
     return answer
 
 
-def _encode(batch: Mapping[str, Any], max_bytes: int) -> list[bytes]:
-    frame = encode_frame(as_arrays(batch), _RESPONSE_OPTIONS)
-    return split_request(frame, operation="fwd-bwd", group_id=str(uuid.uuid4()), max_bytes=max_bytes)
+def chunk_group_id(idempotency_key: str | None) -> str:
+    """The chunk group that a key stands for, always the same UUID; without a key a new one."""
+    if idempotency_key is None:
+        return str(uuid.uuid4())
+    try:
+        return str(uuid.UUID(idempotency_key))
+    except ValueError:
+        return str(uuid.uuid5(_KEYS, idempotency_key))
+
+
+def _encode(batch: Mapping[str, Any], group_id: str, max_bytes: int) -> list[ChunkBody]:
+    frame = encode_buffer(as_arrays(batch), RESPONSE_OPTIONS)
+    return request_bodies(frame, operation="fwd-bwd", group_id=group_id, max_bytes=max_bytes)
 
 
 def _as_array(name: str, value: Any) -> Any:

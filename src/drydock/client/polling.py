@@ -68,7 +68,7 @@ def _collect(call: Call, page: Mapping[str, Any], chunks: dict[str, bytes]) -> b
                 chunk = read_result_event(event)
             except WireError as error:
                 raise ServiceError(f"{call.label}: {error}") from error
-            chunks[hashlib.sha256(chunk).hexdigest()] = chunk
+            chunks[event.get("payload_sha256") or hashlib.sha256(chunk).hexdigest()] = chunk
     return len(chunks) > before
 
 
@@ -77,7 +77,9 @@ def _finish(
 ) -> dict[str, Any]:
     if status is not RequestStatus.COMPLETED:
         error = page.get("error") or "the server gave no reason"
-        raise RequestFailed(f"{call.label}: request {request_id} ended as {status}: {error}")
+        raise RequestFailed(
+            f"{call.label}: request {request_id} ended as {status}: {error}", text_or_none(page.get("error_type"))
+        )
     try:
         result = join_result(chunks.values()) if chunks else read_result(page.get("result"))
     except WireError as error:
@@ -85,3 +87,8 @@ def _finish(
     if result is not None and not isinstance(result, dict):
         raise ServiceError(f"{call.label}: the result of request {request_id} is a {type(result).__name__}, no object")
     return result or {}
+
+
+def text_or_none(value: Any) -> str | None:
+    """The value if it is a text."""
+    return value if isinstance(value, str) else None

@@ -5,7 +5,7 @@ guessed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ class Generation:
     token_ids: sampled ids, stop token included when it was emitted.
     logprobs: natural log of each sampled id, aligned with `token_ids`; empty when none were asked for.
     finish_reason: "stop", "length" or "abort". policy_version: of the weights that sampled it.
+    top_logprobs: per sampled token the likeliest tokens' by id, where `logprobs` asked for more than the sampled ones.
+    prompt_logprobs: one per prompt token, None for the first; prompt_top_logprobs: as top_logprobs.
+    samples: all completions of the prompt, this one first, where `n` asked for several.
     """
 
     text: str
@@ -28,6 +31,10 @@ class Generation:
     logprobs: list[float]
     finish_reason: str
     policy_version: int | None
+    top_logprobs: list[dict[int, float]] = field(default_factory=list)
+    prompt_logprobs: list[float | None] = field(default_factory=list)
+    prompt_top_logprobs: list[dict[int, float] | None] = field(default_factory=list)
+    samples: "list[Generation]" = field(default_factory=list)
 
     @classmethod
     def from_result(cls, item: Mapping[str, Any], *, with_logprobs: bool) -> "Generation":
@@ -40,6 +47,10 @@ class Generation:
             logprobs=logprobs,
             finish_reason=item.get("finish_reason") or "stop",
             policy_version=_plain(item.get("policy_version")),
+            top_logprobs=[_by_id(top) for top in item.get("top_logprobs") or ()],
+            prompt_logprobs=list(item.get("prompt_logprobs") or ()),
+            prompt_top_logprobs=[top and _by_id(top) for top in item.get("prompt_top_logprobs") or ()],
+            samples=[cls.from_result(part, with_logprobs=with_logprobs) for part in item.get("samples") or ()],
         )
 
 
@@ -134,6 +145,10 @@ class WeightSync:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _by_id(top: Mapping[str, float]) -> dict[int, float]:
+    return {int(token): logprob for token, logprob in top.items()}
 
 
 def _token_logprobs(token_ids: list[int], entries: list[Any]) -> list[float]:
