@@ -22,7 +22,8 @@ def train(
 
     from drydock.report.progress import RunProgress
     from drydock.training.config_file import load_run_config
-    from drydock.training.launch import Secrets, launch
+    from drydock.training.launch import launch
+    from drydock.training.run_service import Secrets
 
     arguments = [*([config] if "=" in config else []), *(overrides or [])]
     run = load_run_config(None if "=" in config else Path(config), arguments)

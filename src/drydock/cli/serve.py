@@ -1,0 +1,142 @@
+"""`drydock serve`: a model, checkpoint or adapter behind an OpenAI-compatible endpoint, in one command."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from drydock.client import TrainingClient
+    from drydock.service.embedded import EmbeddedService
+
+START_DEADLINE_S = 1800.0
+POLL_S = 2.0
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="Model folder, hub id, checkpoint folder, or a folder with an adapter.")],
+    name: Annotated[str, typer.Option(help="What clients call the model.")] = "policy",
+    adapter: Annotated[list[str] | None, typer.Option(help="Further adapters of the same base, NAME=FOLDER.")] = None,
+    base: Annotated[str | None, typer.Option(help="Base of an adapter, else the one its configuration names.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 0,
+    max_seq_len: Annotated[int | None, typer.Option(min=2, help="Longest prompt and answer, in tokens.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32 or bfloat16; by default what the device is good at.")
+    ] = None,
+    idle_timeout_s: Annotated[int, typer.Option(min=0, help="End when nobody has called for so long; 0: never.")] = 0,
+    state_dir: Annotated[Path | None, typer.Option(help="Keep logs and usage here.  [default: none]")] = None,
+) -> None:
+    """Serve a model until stopped; prints the base URL for OpenAI clients.
+
+    The API key is DRYDOCK_SERVICE_TOKEN, or a random one that is printed.
+    """
+    from drydock.errors import UserError
+
+    adapters: dict[str, str] = {}
+    for given in adapter or ():
+        key, equals, folder = given.partition("=")
+        if not (key and equals and folder):
+            raise UserError(f"--adapter {given!r}: give NAME=FOLDER")
+        adapters[key] = str(Path(folder).expanduser().resolve())
+    found = _base_of(model, base)
+    if found is not None:
+        adapters[name] = str(Path(model).expanduser().resolve())
+    folder = Path(found or model).expanduser()
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise UserError(f"{folder} has no config.json: give a Hugging Face model folder, a checkpoint or an adapter")
+    source = str(folder.resolve()) if folder.is_dir() else found or model
+    block: dict[str, Any] = {"adapters": adapters}
+    if max_seq_len is not None:
+        block["max_seq_len"] = max_seq_len
+    config: dict[str, Any] = {"job_type": "sampling", "model_name": source, "inference_config": block}
+    if dtype is not None:
+        config["dtype"] = dtype
+    body = {"job_id": name, "idle_timeout_seconds": idle_timeout_s, "sub_job_configs": [config]}
+    with contextlib.ExitStack() as stack:
+        if state_dir is None:
+            state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="drydock-serve-")))
+        asyncio.run(_serve(body, sorted(adapters), state_dir, host, port))
+
+
+def _base_of(model: str, base: str | None) -> str | None:
+    """The base of an adapter in the folder `model`, None for a whole model. Raises UserError when it is not said."""
+    from drydock.errors import UserError
+
+    described = Path(model).expanduser() / "adapter_config.json"
+    if not described.is_file():
+        if base is not None:
+            raise UserError(f"--base: {model} holds no adapter (adapter_config.json)")
+        return None
+    try:
+        named = base or json.loads(described.read_text()).get("base_model_name_or_path")
+    except ValueError as error:
+        raise UserError(f"{described} is not valid JSON: {error}") from error
+    if not named:
+        raise UserError(f"{described} does not name its base model; give --base")
+    return str(named)
+
+
+async def _serve(body: dict[str, Any], adapters: list[str], state_dir: Path, host: str, port: int) -> None:
+    from pydantic import SecretStr
+
+    from drydock.client import TrainingClient
+    from drydock.service.embedded import EmbeddedService
+    from drydock.service.server import TOKEN_VARIABLE
+    from drydock.wire.rest import JobCreate
+
+    given = os.environ.pop(TOKEN_VARIABLE, None)
+    token = SecretStr(given) if given else None
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with EmbeddedService(state_dir, token=token, host=host, port=port) as service:
+        key = service.token.get_secret_value()
+        async with TrainingClient(service.base_url, token=key) as client:
+            job = await client.create_job(JobCreate.model_validate(body))
+            starting = asyncio.ensure_future(client.wait_for_job(job.job_id, START_DEADLINE_S))
+            if not await _first(starting, stopped):
+                return
+            names = [job.job_id, *(f"{job.job_id}:{adapter}" for adapter in adapters)]
+            typer.echo(f"base URL  {service.base_url}/v1")
+            typer.echo(f"API key   {TOKEN_VARIABLE}" if given else f"API key   {key}")
+            typer.echo(f"models    {', '.join(names)}")
+            await _first(asyncio.ensure_future(_over(client, service, job.job_id)), stopped)
+
+
+async def _first(work: asyncio.Future[Any], stopped: asyncio.Event) -> bool:
+    """Waits for `work` (True; raises what it raises) or for the signal to stop (False)."""
+    stop = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if work.done():
+        stop.cancel()
+        work.result()
+        return True
+    work.cancel()
+    return False
+
+
+async def _over(client: "TrainingClient", service: "EmbeddedService", job_id: str) -> None:
+    """Returns when the job was ended for being idle; raises when it failed or the service did."""
+    from drydock.errors import ServiceError
+
+    ended = asyncio.ensure_future(service.ended())
+    try:
+        while not ended.done():
+            job = await client.get_job(job_id)
+            if job.status.terminal:
+                if (job.reason or "").startswith("idle_timeout"):
+                    typer.echo(f"ended: {job.reason}")
+                    return
+                raise ServiceError(f"the model is no longer served: job {job_id} is {job.status}: {job.reason}")
+            await asyncio.wait({ended}, timeout=POLL_S)
+        ended.result()
+    finally:
+        ended.cancel()
