@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv from the lock, installs the sandbox's system packages where allowed, builds the sandbox's root file system.
+# Makes .venv from the lock, installs the sandbox's and the tests' system packages where allowed, builds the sandbox's root file system.
 # Does only what is not done yet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,6 +43,17 @@ if [ -n "$missing" ]; then
   else
     say "the sandbox needs system packages; run: sudo apt-get install$missing"
   fi
+fi
+
+# A PostgreSQL server for the tests, which skip without one: its programs only, no cluster of the machine's own.
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  (
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -qq --no-install-recommends postgresql-common \
+      || { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql-common; }
+    sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+    apt-get install -y -qq --no-install-recommends postgresql
+  ) >.venv/.drydock-postgresql.log 2>&1 || true
 fi
 
 if command -v bwrap >/dev/null && command -v mmdebstrap >/dev/null; then
