@@ -50,6 +50,9 @@ def _read(file: Path) -> dict[str, Any]:
     for key in _PATHS:
         if isinstance(tree.get(key), str):
             tree[key] = file.resolve().parent / Path(tree[key]).expanduser()
+    if isinstance(tree.get("model_dirs"), list):
+        here = file.resolve().parent
+        tree["model_dirs"] = [here / Path(folder).expanduser() for folder in tree["model_dirs"]]
     return tree
 
 

@@ -19,7 +19,7 @@ import httpx
 
 from drydock.client.call import Call
 from drydock.client.retrying import RetryPolicy, passing, patient, turned_away
-from drydock.errors import ServiceError, ServiceUnavailable, UserError
+from drydock.errors import Blame, ServiceError, ServiceUnavailable, UserError
 from drydock.wire.chunks import PIECE_BYTES, ChunkBody
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -41,6 +41,15 @@ class Refused(ServiceError):
         super().__init__(message)
         self.status = status
         self.body = body
+
+
+class RefusedAsAsked(Refused):
+    """The caller has to act: another token, another job, another value."""
+
+    blame = Blame.USER
+
+
+_CALLERS_FAULT: Final = frozenset({400, 401, 403, 404, 409, 410, 412, 413, 422, 501})
 
 
 class Transport:
@@ -206,7 +215,8 @@ class Transport:
                     return response
                 call.last_failure = f"HTTP {response.status_code}: {self._clean(server_message(response.text))}"
                 if not passing(response):
-                    raise Refused(f"{call.label}: {call.last_failure}", response.status_code, response.text)
+                    kind = RefusedAsAsked if response.status_code in _CALLERS_FAULT else Refused
+                    raise kind(f"{call.label}: {call.last_failure}", response.status_code, response.text)
                 again = resend is Resend.ALWAYS or turned_away(response)
                 patience = patient(response)
             exhausted = unconnected or reached >= self._retry.attempts

@@ -123,7 +123,7 @@ def start_detached(settings: ServiceSettings, start_timeout_s: float) -> Running
 
 def _output(settings: ServiceSettings) -> BinaryIO:
     try:
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         return (settings.state_dir / LOG_NAME).open("ab")
     except OSError as error:
         raise UserError(f"the state folder {settings.state_dir} cannot be used: {error}; name another") from error

@@ -6,6 +6,7 @@ and requests are the exception: the API says 404. Bodies are FastAPI's `{"detail
 """
 
 import json
+import re
 from typing import Any
 
 from pydantic import ValidationError
@@ -36,13 +37,31 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 
 
 def field_errors(error: ValidationError) -> Refusal:
-    """422 whose message names each offending field."""
-    items = [
-        {"loc": list(item["loc"]), "msg": item["msg"], "type": item["type"]}
+    """422 whose message names each offending field.
+
+    Of a field that may be one of several kinds pydantic tells what every kind lacks; what is said of the kind that was
+    sent is kept, and the names of the kinds are left out.
+    """
+    found = [
+        {
+            "loc": [part for part in item["loc"] if not (isinstance(part, str) and _KIND.search(part))],
+            "msg": item["msg"].removeprefix("Value error, "),
+            "type": item["type"],
+        }
         for item in error.errors(include_url=False, include_context=False, include_input=False)
     ]
+    items = [item for item in found if not (item["type"] in _WRONG_KINDS and _is_told_better(item, found))]
     message = "; ".join(f"{'.'.join(str(part) for part in item['loc']) or 'body'}: {item['msg']}" for item in items)
     return Refusal(422, message, detail=items)
+
+
+_KIND = re.compile(r"[\[(]|^[A-Z]")
+_WRONG_KINDS = frozenset({"list_type", "string_type", "model_type", "dict_type"})
+
+
+def _is_told_better(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
+    place = item["loc"]
+    return any(other["type"] not in _WRONG_KINDS and other["loc"][: len(place)] == place for other in items)
 
 
 async def answer_refusal(_: Request, error: Exception) -> Response:

@@ -52,7 +52,7 @@ class OwnedFolder:
 def owned(state_dir: Path) -> Iterator[OwnedFolder]:
     """The state folder, made and locked against a second service. Raises UserError."""
     try:
-        state_dir.mkdir(parents=True, exist_ok=True)
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (state_dir / LOCK_FILE).open("w")
     except OSError as error:
         raise UserError(f"the state folder {state_dir} cannot be used: {error}; name another") from error

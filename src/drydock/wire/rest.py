@@ -6,6 +6,7 @@ unknown one is refused by name. Models are the service's face; the client parses
 """
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -23,6 +24,17 @@ class ClosedModel(BaseModel):
     """Base of models that refuse the keys they do not know."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_nearest(cls, data: object) -> object:
+        if isinstance(data, dict):
+            for key, value in data.items():
+                if key not in cls.model_fields and value is not None:
+                    nearest = get_close_matches(str(key), cls.model_fields, n=1)
+                    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+                    raise ValueError(f"unknown key {key!r}{hint}")
+        return data
 
 
 INT64_MAX = 2**63 - 1

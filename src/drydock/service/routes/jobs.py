@@ -13,7 +13,7 @@ from drydock.service.context import service_of
 from drydock.service.gate import ROOT
 from drydock.service.identity import identity_of, visible_owner
 from drydock.service.model_admission import check_models
-from drydock.service.model_places import check_place
+from drydock.service.model_places import placed
 from drydock.service.problems import json_response
 from drydock.wire.answers import ExperimentRun, JobList
 from drydock.wire.rest import Job, JobCreate
@@ -33,9 +33,8 @@ async def create_job(request: Request) -> Response:
             where = f"sub_job_configs.{index}.source_checkpoint_info.source_job_id"
             await require_source(request, config.source_checkpoint_info.source_job_id, where)
     identity = identity_of(request)
-    for index, config in enumerate(create.sub_job_configs):
-        where = f"sub_job_configs.{index}.model_name"
-        await asyncio.to_thread(check_place, config.model_name, where, service.settings.model_dirs, identity)
+    raw = await asyncio.to_thread(placed, raw, service.settings.model_dirs, identity)
+    create = body.model(JobCreate, raw)
     await check_models(create, service.pool, service.checkpoints)
     key, _ = body.idempotency(request, data)
     return json_response(await service.jobs.create(create, raw, identity.user, identity.role.value, key))
