@@ -1,5 +1,6 @@
 """`drydock sft` from end to end: what a run leaves behind, and that a killed one goes on as if it had not been."""
 
+import asyncio
 import json
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ from builders.driver import driver, processes_of
 
 from drydock.harness.tool_schemas import tool_schemas
 from drydock.recipes.shell_tasks.prepare import DemoData, prepare
+from drydock.service.embedded import EmbeddedService
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -136,3 +138,27 @@ def test_what_cannot_work_is_named_before_anything_is_made(
         assert refused.end() == 2, refused.output
     assert problem.replace("\\.", ".").split(".*")[-1].strip() in refused.output.replace("\n", " ")
     assert not (tmp_path / "run").exists()
+
+
+async def test_an_adapter_is_trained_on_a_service_that_is_running_and_goes_on_there(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    async with EmbeddedService(tmp_path / "service") as service:
+        settings = [
+            "policy.model.lora.rank=4",
+            "policy.model.lora.merge=true",
+            "policy.optimizer_config.scheduler=constant",
+        ]
+        settings += [f"ckpt_path={run}", "eval_before_train=false", "resume_mode=latest"]
+        arguments = ["sft", str(data / "sft.toml"), f"service.base_url={service.base_url}", "data.packing=false"]
+        arguments += [f"trainer.{setting}" for setting in settings]
+        environment = {"DRYDOCK_SERVICE_TOKEN": service.token.get_secret_value()}
+        for steps in (4, 6):
+            more = [*arguments, f"trainer.max_training_steps={steps}"]
+            with driver(more, tmp_path / "state", tmp_path, environment) as running:
+                assert await asyncio.to_thread(running.end) == 0, running.output
+    assert "going on after step 4" in running.output
+    assert [step for step, _, _ in losses(run)] == [1, 2, 3, 4, 5, 6]
+    assert not (run / "service").exists()
+    final = {path.name for path in (run / "checkpoints" / "step_6").iterdir()}
+    assert "model.safetensors" in final
+    assert "adapter_config.json" not in final

@@ -12,12 +12,12 @@ import pytest
 from builders.conversations import replies_of
 from builders.policy import by_turn
 
+from drydock.chat.parsers.hermes import HermesParser
+from drydock.chat.template import ChatTemplate
 from drydock.errors import ConfigError
 from drydock.harness.prompt import system_prompt
-from drydock.proxy.parsers.hermes import HermesParser
 from drydock.proxy.server import ChatProxy
 from drydock.proxy.settings import ProxySettings
-from drydock.proxy.template import ChatTemplate
 from drydock.recipes.shell_tasks import demonstration
 from drydock.recipes.shell_tasks.demonstration import clean_demonstration, sloppy_demonstration
 from drydock.recipes.shell_tasks.prepare import DemoData, prepare

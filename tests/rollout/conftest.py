@@ -10,10 +10,10 @@ from builders.policy import SOLVE_HELLO, by_turn
 from builders.scripted_sampler import ScriptedSampler
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
-from drydock.proxy.parsers.hermes import HermesParser
+from drydock.chat.parsers.hermes import HermesParser
+from drydock.chat.template import ChatTemplate
 from drydock.proxy.server import ChatProxy
 from drydock.proxy.settings import ProxySettings
-from drydock.proxy.template import ChatTemplate
 from drydock.rollout import RolloutDeadlines, RolloutSettings, RolloutSpec
 
 SANDBOX = "host"

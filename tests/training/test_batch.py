@@ -6,7 +6,8 @@ from builders.trajectories import sample, trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drydock.training.batch import Row, policy_batch, rows_of, shift_left, supervised_batch
+from drydock.training.batch import Row, policy_batch, rows_of, shift_left
+from drydock.training.sft.packing import supervised_batch
 
 
 def row(loss_mask: list[int], *, first_id: int = 10, advantage: float = 0.5, weight: float = 1.0) -> Row:

@@ -10,14 +10,14 @@ from builders.conversations import replies_of
 from builders.scripted_sampler import scripted
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
+from drydock.chat.parsers.hermes import HermesParser
+from drydock.chat.template import ChatTemplate
 from drydock.errors import ConfigError
 from drydock.harness.tool_schemas import tool_schemas
-from drydock.proxy.parsers.hermes import HermesParser
 from drydock.proxy.server import ChatProxy
 from drydock.proxy.settings import ProxySettings
-from drydock.proxy.template import ChatTemplate
 from drydock.recipes.shell_tasks.prepare import DemoData, prepare
-from drydock.training.demonstrations import read_conversations, supervised_rows
+from drydock.training.demonstrations import read_demonstrations, supervised_rows
 
 SYSTEM = "You solve shell tasks."
 
@@ -66,7 +66,7 @@ async def test_a_demonstration_has_the_tokens_of_the_same_rollout(demo_data: Pat
     template = ChatTemplate.load(demo_data / "model")
     tools = tool_schemas(["terminal", "finish"])
     file = demo_data / "demonstrations" / f"{name}.jsonl"
-    rows = list(supervised_rows(read_conversations(file), template, SYSTEM, tools))
+    rows = list(supervised_rows(read_demonstrations(file), template, SYSTEM, tools))
     conversations = [json.loads(line)["messages"] for line in file.read_text().splitlines()]
     assert len(rows) == len(conversations) == 12
     for row, conversation in zip(rows, conversations, strict=True):
@@ -93,7 +93,7 @@ async def test_other_templates_and_several_calls_in_a_turn_agree_too(tmp_path: P
     ]
     file = tmp_path / "one.jsonl"
     file.write_text("\n" + json.dumps({"messages": conversation}) + "\n\n")
-    [row] = supervised_rows(read_conversations(file), template, SYSTEM, tools)
+    [row] = supervised_rows(read_demonstrations(file), template, SYSTEM, tools)
     ids, mask = await played_through_the_proxy(conversation, template, tools)
     assert list(row.token_ids) == ids
     assert list(row.loss_mask) == mask
@@ -121,7 +121,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, problem: str) -> None:
     good = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
     file.write_text(f"{good}\n\n{line}\n")
     with pytest.raises(ConfigError, match=problem) as caught:
-        read_conversations(file)
+        read_demonstrations(file)
     assert f"{file}:3: " in str(caught.value)
 
 
@@ -131,4 +131,4 @@ def test_a_file_without_conversations_is_named(tmp_path: Path, content: bytes | 
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ConfigError, match=r"warm_start\.conversations.*demo\.jsonl"):
-        read_conversations(file)
+        read_demonstrations(file)

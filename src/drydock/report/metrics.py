@@ -10,6 +10,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from drydock.atomic import replace_file
+
 log = logging.getLogger("drydock.metrics")
 
 
@@ -25,6 +27,12 @@ class MetricsFile:
         with self._file.open("a") as stream:
             stream.write(json.dumps(record) + "\n")
         log.info("step %d: %s", step, {key: value for key, value in record.items() if key != "step"})
+
+    def keep_until(self, step: int) -> None:
+        """Drop the records of later steps: a run that goes on from `step` writes them again."""
+        kept = [record for record in self.read() if record["step"] <= step]
+        with replace_file(self._file) as temporary:
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept))
 
     def read(self) -> list[dict[str, Any]]:
         """All records so far, in order."""

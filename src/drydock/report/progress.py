@@ -43,10 +43,10 @@ class RunProgress:
         self.console.print(text, markup=False)
 
     @contextmanager
-    def counted(self, text: str, total: int) -> "Iterator[_Counter]":
+    def counted(self, text: str, total: int) -> "Iterator[Counter]":
         """A wait of `total` parts; call `advance()` for each that is done."""
         self._show(text, total=total)
-        yield _Counter(self._bar, self._current)
+        yield Counter(self._bar, self._current)
 
     def _show(self, text: str, total: int | None) -> None:
         if self._current is not None:
@@ -56,7 +56,9 @@ class RunProgress:
             self.console.print(f"… {text}", markup=False)
 
 
-class _Counter:
+class Counter:
+    """The bar of a counted wait; does nothing once another wait has taken its place."""
+
     def __init__(self, bar: Progress, task: TaskID | None) -> None:
         self._bar = bar
         self._task = task

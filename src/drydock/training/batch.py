@@ -72,17 +72,6 @@ def policy_batch(rows: Sequence[Row], *, loss_fn: str, loss_config: dict[str, An
     }
 
 
-def supervised_batch(rows: Sequence[Row]) -> dict[str, Any]:
-    """The forward-backward object of supervised fine-tuning: mean cross-entropy over the masked-in tokens."""
-    ids, attention, mask = _padded(rows)
-    return {
-        "args": (),
-        "kwargs": {"input_ids": ids, "attention_mask": attention},
-        "context": {"loss_mask": shift_left(mask)},
-        "processing": {"loss_fn": "causal_cross_entropy", "config": {}, "post": []},
-    }
-
-
 def _padded(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     width = max(len(row.token_ids) for row in rows)
     ids = _pad([row.token_ids for row in rows], width, np.int64)

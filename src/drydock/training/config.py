@@ -218,7 +218,7 @@ class SandboxConfig(Section):
     """Environment variables of the driver that a task's `task.toml` may read as `${NAME}`; others are refused."""
 
 
-class ServiceConfig(Section):
+class TrainerServiceConfig(Section):
     base_url: str | None = None
     """Address of a running training service. Default: one is started on loopback for this run."""
 
@@ -243,19 +243,21 @@ class ServiceConfig(Section):
     n_gpus_training: int = Field(default=1, gt=0)
     """GPUs (CPU slots on a machine without) of the training sub-job."""
 
-    n_gpus_sampling: int = Field(default=1, gt=0)
-    """GPUs (CPU slots on a machine without) of the sampling sub-job."""
-
     max_tokens_per_microbatch: int = Field(default=10240, gt=0)
     """Token budget of one forward-backward pass."""
 
     torch_threads_training: int | None = Field(default=None, gt=0)
     """CPU threads of the training sub-job. Default: the service's choice."""
 
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
+
+
+class ServiceConfig(TrainerServiceConfig):
+    n_gpus_sampling: int = Field(default=1, gt=0)
+    """GPUs (CPU slots on a machine without) of the sampling sub-job."""
+
     torch_threads_sampling: int | None = Field(default=None, gt=0)
     """CPU threads of the sampling sub-job. Default: the service's choice."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
 
 
 class WarmStartStage(Section):
@@ -275,13 +277,27 @@ class WarmStartStage(Section):
     """Learning rate at its end, reached linearly. Default: constant."""
 
 
-class DeadlineConfig(Section):
+class TrainerDeadlineConfig(Section):
     service_start_s: float = Field(default=120.0, gt=0)
     """The embedded service to answer."""
 
     job_running_s: float = Field(default=1800.0, gt=0)
     """The job to be placed, its models loaded."""
 
+    forward_backward_s: float = Field(default=1800.0, gt=0)
+    """One forward-backward call."""
+
+    step_s: float = Field(default=600.0, gt=0)
+    """One optimizer step."""
+
+    save_s: float = Field(default=1800.0, gt=0)
+    """A checkpoint to be written."""
+
+    shutdown_s: float = Field(default=15.0, gt=0)
+    """Everything to be stopped at the end, or after SIGINT or SIGTERM."""
+
+
+class DeadlineConfig(TrainerDeadlineConfig):
     preflight_s: float = Field(default=300.0, gt=0)
     """The first task to be built and graded by an agent that does nothing."""
 
@@ -297,20 +313,8 @@ class DeadlineConfig(Section):
     sampling_call_s: float = Field(default=600.0, gt=0)
     """One turn to be sampled."""
 
-    forward_backward_s: float = Field(default=1800.0, gt=0)
-    """One forward-backward call."""
-
-    step_s: float = Field(default=600.0, gt=0)
-    """One optimizer step."""
-
     weight_sync_s: float = Field(default=600.0, gt=0)
     """New weights to be confirmed by the sampler."""
-
-    save_s: float = Field(default=1800.0, gt=0)
-    """A checkpoint to be written."""
-
-    shutdown_s: float = Field(default=15.0, gt=0)
-    """Everything to be stopped at the end, or after SIGINT or SIGTERM."""
 
 
 class RunConfig(Section):

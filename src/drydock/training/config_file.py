@@ -29,7 +29,12 @@ PATH_KEYS = (
 
 
 def load_run_config(file: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
-    """The validated configuration of a run.
+    """The validated configuration of a run; see `load_config`."""
+    return load_config(RunConfig, file, overrides)
+
+
+def load_config[Config: BaseModel](model: type[Config], file: Path | None, overrides: Sequence[str] = ()) -> Config:
+    """A validated configuration of the kind `model`.
 
     Raises ConfigError for a missing or malformed file, a malformed override, an unknown key or an invalid value.
     """
@@ -44,9 +49,9 @@ def load_run_config(file: Path | None, overrides: Sequence[str] = ()) -> RunConf
     _resolve_paths(given, Path.cwd())
     _merge(tree, given)
     try:
-        return RunConfig.model_validate(tree)
+        return model.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
+        raise ConfigError(_explain(error, known_keys(model))) from None
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -61,8 +66,8 @@ def parse_override(text: str) -> tuple[str, Any]:
         return key, {"null": None, "None": None, "True": True, "False": False}.get(raw, raw)
 
 
-def to_toml(config: RunConfig) -> str:
-    """The resolved configuration as TOML text that `load_run_config` reads back to an equal one."""
+def to_toml(config: BaseModel) -> str:
+    """The resolved configuration as TOML text that `load_config` reads back to an equal one."""
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
@@ -134,20 +139,21 @@ def _merge_entry(key: str, entries: list[Any], index: int, entry: Any) -> None:
         entries[index] = entry
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, known: Sequence[str]) -> str:
     lines = []
     for problem in error.errors():
         location = ".".join(str(part) for part in problem["loc"]) or "configuration"
         if problem["type"] == "extra_forbidden":
-            lines.append(f"unknown key {location}{_nearest(location)}")
+            lines.append(f"unknown key {location}{_nearest(location, known)}")
         else:
             lines.append(f"{location}: {problem['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)
 
 
-def _nearest(location: str) -> str:
+def _nearest(location: str, known: Sequence[str]) -> str:
     entry = re.match(r"\w+\.\d+\.", location)
-    known = [key.replace(f"{entry[0].split('.')[0]}.", entry[0]) for key in known_keys()] if entry else known_keys()
+    if entry:
+        known = [key.replace(f"{entry[0].split('.')[0]}.", entry[0]) for key in known]
     section, _, leaf = location.rpartition(".")
     same_name = [key for key in known if key.rpartition(".")[2] == leaf]
     close = difflib.get_close_matches(location, same_name, n=1, cutoff=0.0)

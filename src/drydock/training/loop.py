@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drydock.proxy.template import ChatTemplate
+from drydock.chat.template import ChatTemplate
 from drydock.report.curve import RewardCurve
 from drydock.report.metrics import MetricsFile
 from drydock.report.progress import RunProgress
@@ -20,7 +20,7 @@ from drydock.rollout.pool import RolloutPool
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.config import RunConfig
-from drydock.training.demonstrations import read_conversations, supervised_rows
+from drydock.training.demonstrations import read_demonstrations, supervised_rows
 from drydock.training.evaluation import evaluation_metrics
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import PolicyJob
@@ -71,7 +71,7 @@ class TrainingLoop:
         for number, stage in enumerate(self.config.warm_start, start=1):
             name = f"warm start {number}, {stage.conversations.stem}"
             self.progress.waiting(f"{name}: conversations to be tokenized")
-            conversations = read_conversations(stage.conversations)
+            conversations = read_demonstrations(stage.conversations)
             rows = list(supervised_rows(conversations, self.template, self.system_prompt, self.tools))
             started = time.monotonic()
             with self.progress.counted(name, stage.steps) as counter:

@@ -4,17 +4,15 @@ import json
 from pathlib import Path
 
 from drydock.errors import ConfigError
-from drydock.training.config import RunConfig
 
 SETTING = "trainer.policy.model.path"
 
 
-def check_model_folder(config: RunConfig) -> None:
-    """Raise ConfigError when the local folder is missing or incomplete, or its context shorter than a rollout's.
+def check_model_folder(path: str, context_tokens: int, context_setting: str) -> None:
+    """Raise ConfigError when the local folder is missing or incomplete, or its context shorter than what is asked for.
 
-    A hub id is left to the service, which downloads it.
+    context_setting: the key that asks for `context_tokens`. A hub id is left to the service, which downloads it.
     """
-    path = config.trainer.policy.model.path
     folder = Path(path)
     if not folder.is_dir():
         if folder.is_absolute() or path.startswith("."):
@@ -30,9 +28,8 @@ def check_model_folder(config: RunConfig) -> None:
     except ValueError as error:
         raise ConfigError(f"{SETTING}: {description} is not valid JSON: {error}") from None
     context = settings.get("max_position_embeddings")
-    asked = config.generator.max_input_length
-    if isinstance(context, int) and context < asked:
+    if isinstance(context, int) and context < context_tokens:
         raise ConfigError(
-            f"generator.max_input_length is {asked}, but the model in {folder} was made for {context} tokens "
+            f"{context_setting} is {context_tokens}, but the model in {folder} was made for {context} tokens "
             "(max_position_embeddings); lower it"
         )

@@ -1,11 +1,9 @@
 """The run's job on the training service: the policy as the loop sees it.
 
-Owns the job: created on entry, cancelled on exit whatever happened. After each weight sync the sampler must confirm
+After each weight sync the sampler must confirm
 the version that the optimizer reached, else the run stops: a rollout from a policy nobody knows is worth nothing.
 """
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from drydock.client import SaveResult, TrainingClient
-from drydock.deadline import deadline
-from drydock.errors import DrydockError, JobFailed
+from drydock.errors import JobFailed
 from drydock.training.config import RunConfig
-from drydock.wire.rest import Job, JobCreate
-
-log = logging.getLogger(__name__)
+from drydock.training.running_job import running_job
+from drydock.wire.rest import JobCreate
 
 
 @dataclass(slots=True)
@@ -105,36 +101,7 @@ async def policy_job(
     client: TrainingClient, config: RunConfig, job_id_file: Path, waiting: Callable[[str], None]
 ) -> AsyncIterator[PolicyJob]:
     """Create the job, wait until it runs, and cancel it on exit. `waiting` is told what is waited for."""
-    waiting("the training service to accept the job")
-    job = await _create(client, config)
-    job_id_file.write_text(job.job_id + "\n")
-    try:
-        waiting(f"job {job.job_id} to load its models")
-        job = await client.wait_for_job(job.job_id, deadline_s=config.deadlines.job_running_s)
+    request = job_request(config, comment=config.trainer.run_name)
+    async with running_job(client, request, job_id_file, config.deadlines, waiting) as job:
         by_type = {sub_job.job_type: sub_job.sub_job_id for sub_job in job.sub_jobs}
         yield PolicyJob(client, job.job_id, by_type["training"], by_type["sampling"], config)
-    finally:
-        await _cancel(client, job.job_id, config.deadlines.shutdown_s)
-
-
-async def _create(client: TrainingClient, config: RunConfig) -> Job:
-    """Create the job. Cancelled meanwhile, wait for the answer all the same: what it names must be cancelled."""
-    creating = asyncio.create_task(client.create_job(job_request(config, comment=config.trainer.run_name)))
-    try:
-        return await asyncio.shield(creating)
-    except asyncio.CancelledError:
-        await asyncio.wait({creating}, timeout=config.deadlines.shutdown_s)
-        if creating.done() and not creating.exception():
-            await _cancel(client, creating.result().job_id, config.deadlines.shutdown_s)
-        else:
-            creating.cancel()
-        raise
-
-
-async def _cancel(client: TrainingClient, job_id: str, limit_s: float) -> None:
-    try:
-        async with deadline(f"job {job_id} to be cancelled", limit_s):
-            await client.cancel_job(job_id)
-        log.info("job %s cancelled", job_id)
-    except DrydockError as error:
-        log.error("job %s could not be cancelled, cancel it by hand: %s", job_id, error)

@@ -50,6 +50,18 @@ class RunFolder:
         return self.root / "reward_graph.png"
 
     @property
+    def loss_svg(self) -> Path:
+        return self.root / "loss_graph.svg"
+
+    @property
+    def loss_png(self) -> Path:
+        return self.root / "loss_graph.png"
+
+    @property
+    def resume_point(self) -> Path:
+        return self.root / "resume.json"
+
+    @property
     def service_state(self) -> Path:
         return self.root / "service"
 
@@ -92,6 +104,11 @@ class RunFolder:
 
     def checkpoint(self, step: int) -> Path:
         return self.root / "checkpoints" / f"step_{step}"
+
+    def saved_checkpoints(self) -> list[Path]:
+        """The checkpoints in the folder, oldest step first."""
+        found = (self.root / "checkpoints").glob("step_*")
+        return sorted(found, key=lambda folder: int(folder.name.removeprefix("step_")))
 
 
 def copy_checkpoint(source: Path, target: Path) -> Path:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drydock.chat.parsers.hermes import HermesParser
+from drydock.chat.template import ChatTemplate
 from drydock.client import TrainingClient
 from drydock.errors import SandboxUnavailable
 from drydock.harness.prompt import system_prompt
 from drydock.harness.tool_schemas import tool_schemas
-from drydock.proxy.parsers.hermes import HermesParser
 from drydock.proxy.server import ChatProxy, ProxySettings
 from drydock.proxy.service_sampler import ServiceSampler
-from drydock.proxy.template import ChatTemplate
 from drydock.report.progress import RunProgress
 from drydock.rollout.pool import RolloutPool
 from drydock.rollout.preflight import preflight_task
@@ -26,7 +26,7 @@ from drydock.sandbox.locations import sandboxes_in
 from drydock.sandbox.reaper import reap
 from drydock.sandbox.requirements import check_local
 from drydock.training.config import RunConfig, SamplingConfig
-from drydock.training.demonstrations import read_conversations
+from drydock.training.demonstrations import read_demonstrations
 from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
@@ -82,7 +82,7 @@ class RolloutSession:
         load_classes(self.settings())
         _ = self.system_prompt, self.tools
         for stage in self.config.warm_start:
-            read_conversations(stage.conversations)
+            read_demonstrations(stage.conversations)
         report = await preflight_task(self.plan.train_tasks[0].path, self.settings())
         seconds = sum(report.timings.values())
         return f"task {report.task} works: doing nothing earns {report.reward:g} ({seconds:.1f} s)"

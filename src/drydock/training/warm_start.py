@@ -1,12 +1,13 @@
 """Supervised fine-tuning on demonstrations before reinforcement learning, through the same API."""
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 
-from drydock.training.batch import Row, supervised_batch
+from drydock.training.batch import Row
 from drydock.training.config import WarmStartStage
 from drydock.training.policy_job import PolicyJob
+from drydock.training.sft.batches import shuffled_batches
+from drydock.training.sft.packing import supervised_batch
 
 log = logging.getLogger(__name__)
 LOG_EVERY = 20
@@ -16,7 +17,7 @@ async def run_stage(
     stage: WarmStartStage, rows: Sequence[Row], job: PolicyJob, seed: str, advance: Callable[[], None]
 ) -> float:
     """Train the stage's steps on batches drawn without replacement from shuffled passes; the last step's loss."""
-    batches = _batches(rows, stage, random.Random(seed))
+    batches = shuffled_batches(rows, stage.batch_size, seed)
     loss = float("nan")
     for index in range(stage.steps):
         metrics = await job.forward_backward(supervised_batch(next(batches)))
@@ -31,12 +32,3 @@ async def run_stage(
 def _rate(stage: WarmStartStage, index: int) -> float:
     final = stage.lr if stage.lr_final is None else stage.lr_final
     return stage.lr + (final - stage.lr) * index / max(1, stage.steps - 1)
-
-
-def _batches(rows: Sequence[Row], stage: WarmStartStage, rng: random.Random):
-    pool: list[Row] = []
-    while True:
-        if len(pool) < stage.batch_size:
-            pool = list(rows)
-            rng.shuffle(pool)
-        yield [pool.pop() for _ in range(min(stage.batch_size, len(pool)))]
