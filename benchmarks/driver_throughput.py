@@ -24,10 +24,10 @@ from builders.scripted_sampler import ScriptedSampler
 from builders.tasks import write_task
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
-from drydock.proxy.parsers.hermes import HermesParser
+from drydock.chat.parsers.hermes import HermesParser
+from drydock.chat.template import ChatTemplate
 from drydock.proxy.server import ChatProxy
 from drydock.proxy.settings import ProxySettings
-from drydock.proxy.template import ChatTemplate
 from drydock.rollout import RolloutPool, RolloutSettings, RolloutSpec, size_default_executor
 
 
