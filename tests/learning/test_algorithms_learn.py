@@ -30,9 +30,9 @@ from drydock.training.sft.rows import supervised_row
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(600, func_only=True)]
 
 HELD_OUT = drawn_tasks("held-out", 96)
-TASKS, GROUP, MINI_BATCHES, STEPS = 8, 8, 2, 32
-LORA = {"peft_type": "Lora", "r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+TASKS, GROUP, MINI_BATCHES, STEPS = 8, 8, 2, 40
 """Two updates a batch, so that the second is off-policy and the losses differ."""
+LORA = {"peft_type": "Lora", "r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
 
 ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "grpo": ({"eps_clip": 0.2}, {"optimizer": {"lr": 3e-4}}),
@@ -43,7 +43,7 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cispo": ({"use_cispo_loss": True, "eps_clip": 1.0, "eps_clip_higher": 4.0}, {"optimizer": {"lr": 3e-4}}),
     "lora-gspo": (
         {"importance_sampling_level": "sequence", "eps_clip": 3e-3, "eps_clip_higher": 4e-3},
-        {"optimizer": {"lr": 3e-3}, "peft_config": LORA},
+        {"optimizer": {"lr": 1e-3}, "peft_config": LORA},
     ),
 }
 

