@@ -20,7 +20,7 @@ test: setup       ## the tests
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
-test-learning: setup  ## every algorithm learns the demo's tasks (about ten minutes)
+test-learning: setup  ## every algorithm learns the demo's tasks (about four minutes)
 	$(BIN)/python -m pytest tests/learning -m learning -s $(ARGS)
 
 test-real-model: setup  ## a real pretrained model, SmolLM2-135M-Instruct, from a PyPI package (100 MB)
