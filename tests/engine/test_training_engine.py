@@ -87,6 +87,9 @@ def test_micro_batches_prefix_sharing_and_row_order_change_nothing(
         "row_weights": rng.uniform(0.2, 1, len(rows)).tolist(),
     }
     loss, gradient = reference(engines[0], request_of(rows, config=config, width=width, **extras))
+    # The loss is a difference of large terms: rounding is relative to their size, not to what is left of them.
+    sizes = {**extras, "advantages": [abs(value) for value in extras["advantages"]]}
+    size = abs(reference(engines[0], request_of(rows, config=config, width=width, **sizes))[0])
     order = rng.permutation(len(rows))
     shuffled = {key: [values[i] for i in order] for key, values in extras.items()}
     # In the -norm mode the padded width is part of the objective.
@@ -94,8 +97,9 @@ def test_micro_batches_prefix_sharing_and_row_order_change_nothing(
     request = request_of([rows[i] for i in order], config=config, width=width + extra_width, pad_id=5, **shuffled)
     for engine in engines:
         result = engine.forward_backward(request)
-        assert result["avg_loss"] == pytest.approx(loss, rel=1e-6, abs=1e-6)
-        assert close(gradients(engine), gradient, 1e-5)
+        found = gradients(engine)
+        assert result["avg_loss"] == pytest.approx(loss, rel=1e-6, abs=1e-6 * max(size, 1.0))
+        assert close(found, gradient, 1e-5)
 
 
 def test_prefix_sharing_computes_fewer_tokens_and_the_same_logprobs(tiny_model: str):
