@@ -27,6 +27,9 @@ from drydock.wire.blob import Bytes
 logger = logging.getLogger(__name__)
 
 _DEATH_S = 2.0
+_TURNS = 8
+"""Turns of the event loop that others get after each reply: many calls that end at once would else make a poll wait
+for all of them."""
 _LAST_LINES = 8
 _MEBIBYTE = 1 << 20
 
@@ -279,6 +282,8 @@ class WorkerGroup:
         with contextlib.suppress(ChannelClosed):
             while True:
                 self._dispatch(await channel.receive())
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
         try:
             async with asyncio.timeout(_DEATH_S):
                 how = await self._process.ended()
