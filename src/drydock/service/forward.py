@@ -18,9 +18,8 @@ from drydock.service.meters import Meter, Metered
 from drydock.service.problems import Refusal
 from drydock.service.request_table import Outcome, RequestRecord
 from drydock.service.row_limits import RowLimits
-from drydock.service.training_batch import check_inputs, decode
+from drydock.service.training_batch import check_inputs, check_posts, decode
 from drydock.wire.frame import encode_frame
-from drydock.wire.loss_names import POSTS
 
 INPUTS = ("input_ids", "attention_mask", "position_ids", "temperature")
 
@@ -37,7 +36,10 @@ def frame_of(payload: dict[str, Any], limits: RowLimits) -> tuple[bytes, bool]:
         raise Refusal(422, "payload.kwargs: missing; it holds input_ids [batch, tokens] and attention_mask")
     inputs = {name: _array(name, kwargs[name]) for name in INPUTS if kwargs.get(name) is not None}
     check_inputs({"kwargs": inputs}, limits)
-    return encode_frame({"kwargs": inputs, "processing": {"post": _posts(value.get("processing"))}}), wants_tensors
+    processing = value.get("processing")
+    asked = processing.get("post") if isinstance(processing, dict) else None
+    posts = check_posts(asked, "payload.processing.post")
+    return encode_frame({"kwargs": inputs, "processing": {"post": posts}}), wants_tensors
 
 
 async def forward(job: LiveJob, sub_job_id: str, frame: tuple[bytes, bool], record: RequestRecord) -> Outcome:
@@ -48,16 +50,6 @@ async def forward(job: LiveJob, sub_job_id: str, frame: tuple[bytes, bool], reco
     reply = await record.ask(worker, "forward", data)
     metered = (Metered(Meter.PROMPT_TOKENS, reply.header["tokens"], worker.spec.sub_job_id),)
     return Outcome(frame=reply.payload, metered=metered)
-
-
-def _posts(processing: Any) -> list[str]:
-    """What the caller wants to know beside log-probs. Raises Refusal 422 for a name that is not known."""
-    asked = processing.get("post") if isinstance(processing, dict) else None
-    posts = list(asked) if isinstance(asked, list | tuple) else [] if asked is None else [asked]
-    for name in posts:
-        if name not in POSTS:
-            raise Refusal(422, f"payload.processing.post: {name!r} is not served; known: {', '.join(POSTS)}")
-    return posts
 
 
 def _octets(text: Any) -> bytes:

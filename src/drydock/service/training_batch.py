@@ -40,11 +40,20 @@ def check(data: Bytes, limits: RowLimits) -> Frame:
         raise Refusal(422, f"processing.loss_fn: {type(loss_name).__name__} is no name")
     if problem := problem_of(loss_name or "sft", settings):
         raise Refusal(422, problem)
-    posts = processing.get("post") or []
-    for name in [posts] if isinstance(posts, str) else posts if isinstance(posts, list | tuple) else [None]:
-        if name not in POSTS:
-            raise Refusal(422, f"processing.post: {name!r} is not served; known: {', '.join(POSTS)}")
+    check_posts(processing.get("post"), "processing.post")
     return frame
+
+
+def check_posts(posts: Any, where: str) -> list[str]:
+    """Names of what is to be computed beside the loss, from one name or several. Raises Refusal 422."""
+    names = () if posts is None else (posts,) if isinstance(posts, str) else posts
+    if not isinstance(names, list | tuple):
+        raise Refusal(422, f"{where}: a {type(posts).__name__} is no name and no list of names")
+    for name in names:
+        if not isinstance(name, str) or name not in POSTS:
+            shown = repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+            raise Refusal(422, f"{where}: {shown} is not served; known: {', '.join(POSTS)}")
+    return list(names)
 
 
 def decode(data: Bytes) -> Frame:
