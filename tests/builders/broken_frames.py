@@ -5,6 +5,7 @@ import struct
 from typing import Any
 
 import numpy as np
+from builders.service_api import sft_batch
 from hypothesis import strategies as st
 
 from drydock.wire.chunks import split_request
@@ -15,15 +16,7 @@ GROUP = "00000000-0000-4000-8000-000000000000"
 
 def batch(rows: int = 2, width: int = 6) -> dict[str, Any]:
     """A small batch that a trainer of 400 tokens takes."""
-    ids = np.arange(5, 5 + rows * width).reshape(rows, width)
-    mask = np.ones(ids.shape, np.float32)
-    mask[:, -1] = 0.0
-    return {
-        "args": (),
-        "kwargs": {"input_ids": ids, "attention_mask": np.ones_like(ids)},
-        "context": {"loss_mask": mask},
-        "processing": {"loss_fn": "causal_cross_entropy", "config": {}, "post": []},
-    }
+    return sft_batch(np.arange(5, 5 + rows * width).reshape(rows, width))
 
 
 def with_header(frame: bytes, change: dict[str, Any]) -> bytes:

@@ -73,19 +73,23 @@ def drydock_on_a_terminal(*words: str | Path, types: str, after: str, **variable
     )
     os.close(theirs)
     shown, typed, ends = "", False, time.monotonic() + 90
-    while time.monotonic() < ends:
-        ready, _, _ = select.select([ours], [], [], 1)
-        if not ready:
-            continue
-        try:
-            data = os.read(ours, 4096)
-        except OSError:
-            break
-        if not data:
-            break
-        shown += data.decode(errors="replace")
-        if after in shown and not typed:
-            os.write(ours, types.encode())
-            typed = True
-    os.close(ours)
-    return process.wait(10), shown
+    try:
+        while time.monotonic() < ends:
+            ready, _, _ = select.select([ours], [], [], 1)
+            if not ready:
+                continue
+            try:
+                data = os.read(ours, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            shown += data.decode(errors="replace")
+            if after in shown and not typed:
+                os.write(ours, types.encode())
+                typed = True
+        return process.wait(10), shown
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)

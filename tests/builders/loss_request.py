@@ -41,8 +41,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Loss name and settings, by a name for the test; between them every loss and every aggregation."""
 
-ROW_KEYS = ("sequence_loss_weights", "prompt_group_ids", "pair_ids", "chosen")
-
 
 def loss_request(case: str, rows: Sequence[Row], rng: np.random.Generator) -> dict[str, Any]:
     """Rows (an even number) with every context tensor that the case's loss reads; behaviour near uniform."""
@@ -92,6 +90,7 @@ def loss_request(case: str, rows: Sequence[Row], rng: np.random.Generator) -> di
     if case == "echo":
         observed = np.zeros(shape)
         observed[:, 10:30] = 1
+        mask[count // 2 :] = 0
         context["echo_observation_mask"] = observed * (mask == 0)
     request["context"] = context
     return request

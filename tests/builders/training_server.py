@@ -9,12 +9,14 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from uvicorn.server import ServerState
 
 from drydock.client import RetryPolicy
 from drydock.wire import (
@@ -71,10 +73,16 @@ class TrainingServer:
     _requests: dict[str, tuple[str, int]] = field(default_factory=dict)
     _running_streams: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _chunks: dict[str, list[bytes]] = field(default_factory=dict)
+    _state: ServerState = field(default_factory=ServerState)
 
     def reset(self) -> None:
-        """Forget script and memory."""
-        vars(self).update(vars(TrainingServer(url=self.url)))
+        """Forget script and memory, once nothing of an earlier caller is on its way any more.
+
+        Connections are accepted in order, so that after an answer on a new one all earlier ones are known.
+        """
+        httpx.get(self.url, headers={"Connection": "close"})
+        wait_until(lambda: not self._state.connections)
+        vars(self).update(vars(TrainingServer(url=self.url, _state=self._state)))
 
     def paths(self) -> list[str]:
         """What was asked for, in order: "POST /j/generate"."""
@@ -191,6 +199,7 @@ class TrainingServer:
         thread.start()
         try:
             wait_until(lambda: server.started)
+            self._state = server.server_state
             self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
             yield self
         finally:
@@ -207,7 +216,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def losing_answers(target_url: str, count: int) -> Any:
+async def losing_answers(target_url: str, count: int) -> AsyncIterator[str]:
     """A relay before the server that lets the first `count` requests take effect and loses their answers."""
     host, port = target_url.removeprefix("http://").split(":")
     left = count

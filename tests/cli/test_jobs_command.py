@@ -62,6 +62,9 @@ async def test_list_and_show(place: Place):
     [listed] = [job for job in place.json("list", "--comment", "night run")["jobs"] if job["job_id"] == "listed"]
     assert (listed["status"], listed["submitted_by"], listed["name"]) == ("cancelled", "ann", "a name")
     assert place.json("list", "--status", "running,pending")["jobs"] == []
+    misspelt = place.command("list", "--status", "runing", check=False)
+    assert misspelt.returncode == 2
+    assert "--status runing: use pending" in misspelt.stderr
     assert place.json("list", token=place.bob)["jobs"] == []
     table = place.command("list").stdout
     assert all(word in table for word in ("listed", "a name", "cancelled", "ann", "night run", "cancelled by request"))

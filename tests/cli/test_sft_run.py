@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -123,8 +124,8 @@ def test_a_killed_run_goes_on_to_the_same_weights(data: Path, undisturbed: tuple
     ("setting", "problem"),
     [
         ("data.max_length=40", r"train\.jsonl:1: .* tokens, more than data.max_length 40"),
-        ("data.tran=x", "did you mean data.train?"),
-        ("trainer.eval_intervall=1", "did you mean trainer.eval_interval?"),
+        ("data.tran=x", r"did you mean data\.train\?"),
+        ("trainer.eval_intervall=1", r"did you mean trainer\.eval_interval\?"),
         ("data.train=nothing.jsonl", "data.train: cannot read"),
         ("trainer.policy.model.path=nowhere/at/all", "nowhere"),
         ("generator.max_turns=3", "unknown key generator"),
@@ -136,7 +137,7 @@ def test_what_cannot_work_is_named_before_anything_is_made(
     arguments = ["sft", str(data / "sft.toml"), f"trainer.ckpt_path={tmp_path / 'run'}", setting]
     with driver(arguments, tmp_path / "state", tmp_path) as refused:
         assert refused.end() == 2, refused.output
-    assert problem.replace("\\.", ".").split(".*")[-1].strip() in refused.output.replace("\n", " ")
+    assert re.search(problem, refused.output.replace("\n", " "))
     assert not (tmp_path / "run").exists()
 
 

@@ -1,11 +1,15 @@
 """Several LoRA adapters of one base in one sampling engine."""
 
+import gc
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from builders.train_batch import request_of
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from drydock.engine.decoder import SlotDecoder
 from drydock.engine.sampling import TorchSamplingEngine
@@ -156,3 +160,56 @@ def test_an_adapter_of_other_weights_is_refused_and_whole_weights_drop_all(
     assert engine.adapters == {}
     with pytest.raises(EngineError, match="trained on"):
         engine.load_adapter("one", files["one"])
+
+
+def test_adapters_come_and_go_and_each_is_the_one_that_samples(
+    tiny_model: str, trainers: dict[str, TrainingEngine], files: dict[str, Path]
+):
+    """Layers that are gone and new ones may have the same address."""
+    engine = TorchSamplingEngine(tiny_model, {})
+    for name in ("one", "two") * 3:
+        engine.load_adapter(name, files[name])
+        engine.submit(name, PROMPT, SamplingParams(max_tokens=4, ignore_eos=True, adapter=name))
+        check(trainers[name].model, finish(engine)[name], PROMPT)
+        engine.drop_adapter(name)
+        gc.collect()
+
+
+def with_targets(file: Path, copy: Path, *targets: str) -> tuple[Path, str]:
+    """A copy that claims other target modules, and its fingerprint."""
+    with safe_open(file, framework="pt") as opened:
+        metadata = opened.metadata()
+    settings = json.loads(metadata["peft_config"]) | {"target_modules": targets}
+    save_file(load_file(file), copy, metadata=metadata | {"peft_config": json.dumps(settings)})
+    return copy, metadata["fingerprint"]
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "lm_head"), ("nowhere",), ("q_proj",)])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_refused_adapter_leaves_the_policy_as_it_was(
+    tiny_model: str,
+    trainers: dict[str, TrainingEngine],
+    files: dict[str, Path],
+    tmp_path: Path,
+    targets: tuple[str, ...],
+    beside: bool,
+):
+    engine = TorchSamplingEngine(tiny_model, {})
+    policy = trainers["one"].export_weights(tmp_path / "policy", "lora")
+    engine.load_weights(policy.path, policy_version=1, fingerprint=policy.fingerprint)
+    if beside:
+        engine.load_adapter("two", files["two"])
+    bad, fingerprint = with_targets(files["two"], tmp_path / "bad", *targets)
+    with pytest.raises((UserError, EngineError)):
+        engine.load_adapter("bad", bad)
+    with pytest.raises(EngineError, match="does not fit"):
+        engine.load_weights(bad, policy_version=2, fingerprint=fingerprint)
+    assert (engine.policy_version, engine.fingerprint) == (1, policy.fingerprint)
+    names = {"policy": None, "base": "base"} | ({"two": "two"} if beside else {})
+    for key, name in names.items():
+        engine.submit(key, PROMPT, SamplingParams(max_tokens=4, ignore_eos=True, adapter=name))
+    results = finish(engine)
+    check(trainers["one"].model, results["policy"], PROMPT)
+    check(TrainingEngine(tiny_model, {}).model, results["base"], PROMPT)
+    if beside:
+        check(trainers["two"].model, results["two"], PROMPT)

@@ -1,12 +1,12 @@
 """Both engines on architectures that differ where it matters to them: positions, windows, masks, caches."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from builders.architectures import SIZES, save_random_model
 from builders.train_batch import grouped_rows, request_of
 from torch import Tensor
 
@@ -15,18 +15,6 @@ from drydock.engine.training import TrainingEngine
 from drydock.engine.types import SampleResult
 from drydock.wire.rest import SamplingParams
 
-SIZES = {
-    "vocab_size": 400,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 512,
-    "bos_token_id": None,
-    "eos_token_id": 395,
-    "pad_token_id": 393,
-}
 ATTENTION = {
     "llama": lambda: transformers.LlamaConfig(**SIZES),
     "one window (Mistral)": lambda: transformers.MistralConfig(**SIZES, sliding_window=24),
@@ -53,19 +41,6 @@ HYBRID = transformers.Qwen3_5TextConfig(
 ALIBI = transformers.BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4)
 
 
-def folder_of(config: transformers.PreTrainedConfig, tiny_model: str, folder: Path) -> str:
-    torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim >= 2:
-                parameter.normal_(std=0.15)
-    model.save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(Path(tiny_model) / name, folder)
-    return str(folder)
-
-
 def gradient(engine: TrainingEngine) -> Tensor:
     return torch.cat([p.grad.flatten() for p in engine.model.parameters() if p.grad is not None])
 
@@ -74,7 +49,7 @@ def gradient(engine: TrainingEngine) -> Tensor:
 def test_attention_of_any_kind_trains_with_shared_prefixes_and_samples_exactly(
     name: str, tiny_model: str, tmp_path: Path
 ):
-    folder = folder_of(ATTENTION[name](), tiny_model, tmp_path)
+    folder = save_random_model(ATTENTION[name](), tmp_path, tiny_model)
     rows = grouped_rows(np.random.default_rng(0), groups=2, group_size=5, system=90, prompt=90, response=40)
     request = request_of(rows, loss_fn="causal_cross_entropy", post=["compute_logprobs"])
     shared, plain = TrainingEngine(folder, {}), TrainingEngine(folder, {"prefix_sharing": False})
@@ -101,7 +76,7 @@ def test_attention_of_any_kind_trains_with_shared_prefixes_and_samples_exactly(
 
 
 def test_a_cache_without_keys_trains_unshared_and_says_so(tiny_model: str, tmp_path: Path):
-    engine = TrainingEngine(folder_of(LINEAR, tiny_model, tmp_path), {})
+    engine = TrainingEngine(save_random_model(LINEAR, tmp_path, tiny_model), {})
     rows = grouped_rows(np.random.default_rng(0), groups=1, group_size=3, system=90, prompt=9, response=5)
     metrics = engine.forward_backward(request_of(rows))["metrics"]
     assert metrics["prefix_sharing/off/cache_layer_LinearAttentionLayer"] == 1
@@ -112,7 +87,7 @@ def test_a_cache_without_keys_trains_unshared_and_says_so(tiny_model: str, tmp_p
 def test_what_cannot_run_ragged_is_sampled_row_by_row_exactly(
     config: transformers.PreTrainedConfig, tiny_model: str, tmp_path: Path
 ):
-    sampler = TorchSamplingEngine(folder_of(config, tiny_model, tmp_path), {"max_running_rows": 3})
+    sampler = TorchSamplingEngine(save_random_model(config, tmp_path, tiny_model), {"max_running_rows": 3})
     rng = np.random.default_rng(0)
     shared = rng.integers(0, 390, 70).tolist()
     prompts = {"0": shared, "1": rng.integers(0, 390, 30).tolist(), "2": shared, "3": [5]}

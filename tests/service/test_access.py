@@ -118,6 +118,8 @@ async def test_a_viewer_reads_and_changes_nothing(callers: Callers, model: str):
         answer = await callers.viewer.call("POST", path, json=body)
         assert answer.status_code == 403
         assert "viewer" in answer.json()["message"]
+    nested = b'{"a":' + b"[" * 200_000
+    assert (await callers.viewer.call("POST", f"/{ANNS}/operation", content=nested)).status_code == 403
 
 
 async def test_another_users_checkpoint_is_no_source(callers: Callers, model: str):

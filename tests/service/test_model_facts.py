@@ -7,7 +7,7 @@ from builders.tiny_model import build_tiny_model
 from drydock.engine import checkpoint as engine_checkpoint
 from drydock.losses import LOSSES
 from drydock.service import checkpoint_files, source_checkpoint
-from drydock.service.model_facts import facts_of, read_facts
+from drydock.service.model_facts import NOTHING_KNOWN, facts_of, read_facts
 from drydock.service.model_size import check_size, machine_bytes, needed_bytes
 from drydock.service.problems import Refusal
 from drydock.wire.loss_names import LOSS_SETTINGS, problem_of
@@ -115,3 +115,7 @@ def test_unknown_losses_and_settings_offer_the_nearest_name():
 def test_names_of_checkpoint_files_are_the_engines():
     assert checkpoint_files.MANIFEST == engine_checkpoint.MARKER
     assert source_checkpoint.STATE == engine_checkpoint.STATE
+
+
+def test_a_folder_without_a_configuration_has_no_facts(tmp_path: Path):
+    assert read_facts(tmp_path) == NOTHING_KNOWN

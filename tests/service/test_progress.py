@@ -6,7 +6,7 @@ import pytest
 
 from drydock.service import schema as tables
 from drydock.service.progress import Progress, ResumePoint
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.store import Store
 from drydock.wire.status import RequestStatus
 

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,11 +11,13 @@ from drydock.errors import EngineError, UserError, WorkerLost
 from drydock.service import request_table as module
 from drydock.service import schema as tables
 from drydock.service.problems import Refusal
-from drydock.service.request_table import Outcome, RequestRecord, RequestTable
+from drydock.service.request_record import Outcome, RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.request_view import request_state
 from drydock.service.result_files import ResultFiles
 from drydock.service.store import Store
 from drydock.service.worker_group import WorkerStopped
+from drydock.wire.blob import Bytes
 from drydock.wire.frame import encode_frame
 from drydock.wire.status import RequestStatus
 
@@ -215,3 +218,45 @@ async def test_keys_of_a_job_that_an_earlier_process_opened_are_found(tmp_path: 
     assert found is not None
     assert found.request_id == record.request_id
     await later.close()
+
+
+async def test_a_request_that_ends_while_others_are_filed_is_not_written_without_its_own_file(
+    store: Store, tmp_path: Path
+):
+    class SlowFiles(ResultFiles):
+        def write(self, request_id: str, frame: Bytes) -> str:
+            go.set()
+            time.sleep(0.1)
+            return super().write(request_id, frame)
+
+    go = threading.Event()
+    table = RequestTable(store, SlowFiles(tmp_path / "slow", 10_000))
+
+    async def first(_: RequestRecord) -> Outcome:
+        return Outcome(frame=b"first")
+
+    async def during_the_filing(record: RequestRecord) -> Outcome:
+        record.settled.append(lambda: settled.append(record.result_file))
+        await asyncio.to_thread(go.wait, 5)
+        return Outcome(frame=b"second")
+
+    settled: list[str | None] = []
+    records = [table.start("j", "forward", work) for work in (first, during_the_filing)]
+    for record in records:
+        await table.hold(record, 5)
+        await table.written(record)
+    assert settled == [f"{records[1].request_id}.dssst1"]
+    await table.close()
+
+
+async def test_requests_that_a_restart_left_of_an_ended_job_do_not_hide_its_older_keys(
+    table: RequestTable, store: Store
+):
+    old = table.start("j", "step", at_once, idempotency_key="old", body_sha256="s")
+    await table.hold(old, 5)
+    await table.written(old)
+    table.close_job("j")
+    table.resume(RequestRecord("left", "j", "step", 1.0, 1.0, idempotency_key="k", body_sha256="s"), at_once)
+    found = await table.find("j", "old", "s")
+    assert found is not None
+    assert found.request_id == old.request_id

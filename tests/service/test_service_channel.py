@@ -11,9 +11,14 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
+async def service_end(sock: socket.socket) -> ServiceChannel:
+    sock.setblocking(False)
+    return ServiceChannel(*await asyncio.open_unix_connection(sock=sock))
+
+
 async def test_messages_cross_in_order_and_whole_in_both_directions():
     ours, theirs = pair()
-    channel, worker = await ServiceChannel.open(ours), WorkerChannel(theirs)
+    channel, worker = await service_end(ours), WorkerChannel(theirs)
     sent = [Message({"n": n}, bytes([n]) * size) for n, size in enumerate((0, 1, 5_000_000, 0, 70_000))]
     echoed: list[Message] = []
 
@@ -42,7 +47,7 @@ async def _send_all(channel: ServiceChannel, messages: list[Message]) -> None:
 
 async def test_worker_may_look_without_waiting_and_gets_messages_that_arrived_together():
     ours, theirs = pair()
-    channel, worker = await ServiceChannel.open(ours), WorkerChannel(theirs)
+    channel, worker = await service_end(ours), WorkerChannel(theirs)
     assert worker.receive(0) is None
     await _send_all(channel, [Message({"n": 0}), Message({"n": 1}, b"x")])
     assert [worker.receive(1), worker.receive(0), worker.receive(0)] == [
@@ -58,7 +63,7 @@ async def test_worker_may_look_without_waiting_and_gets_messages_that_arrived_to
 
 async def test_service_learns_that_the_worker_is_gone_in_the_middle_of_a_message():
     ours, theirs = pair()
-    channel = await ServiceChannel.open(ours)
+    channel = await service_end(ours)
     theirs.sendall(b"\0\0\0\x10")
     theirs.close()
     with pytest.raises(ChannelClosed):

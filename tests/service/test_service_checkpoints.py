@@ -70,6 +70,32 @@ async def _loss_after_a_step(api: Api, job_id: str, steps: int) -> float:
     return loss
 
 
+async def test_what_a_trainer_goes_on_from_after_its_death_stays(api: Api, model: str):
+    trainer = training_config(model)
+    trainer["training_config"]["on_worker_loss"] = "restart"
+    await api.post("", json={"job_id": "lasting", "sub_job_configs": [trainer]})
+    await api.wait_for_job("lasting")
+    for checkpoint_id in ("first", "second"):
+        await api.result("/lasting/save", json={"checkpoint_id": checkpoint_id})
+        needed = await api.call("DELETE", f"/lasting/checkpoints/{checkpoint_id}")
+        assert needed.status_code == 409
+        assert "lasting goes on from" in needed.json()["message"]
+    assert (await api.call("DELETE", "/lasting/checkpoints/first")).status_code == 200
+    await api.post("/lasting:cancel")
+    assert (await api.call("DELETE", "/lasting/checkpoints/second")).status_code == 200
+
+
+async def test_a_checkpoint_that_a_job_names_as_its_model_stays(api: Api, job: str):
+    saved = await api.result(f"/{job}/save", json={"checkpoint_id": "named", "checkpoint_type": "weights-only"})
+    sampler = sampling_config(saved["checkpoint_path"])
+    await api.post("", json={"job_id": "naming", "sub_job_configs": [sampler]})
+    needed = await api.call("DELETE", f"/{job}/checkpoints/named")
+    assert needed.status_code == 409
+    assert "a model or an adapter of job naming" in needed.json()["message"]
+    await api.post("/naming:cancel")
+    assert (await api.call("DELETE", f"/{job}/checkpoints/named")).status_code == 200
+
+
 async def test_an_export_opens_the_files_of_the_manifest_and_nothing_else(api: Api, job: str):
     await api.result(f"/{job}/save", json={"checkpoint_id": "exported", "checkpoint_type": "weights-only"})
     [entry] = [e for e in (await api.get(f"/{job}/checkpoints"))["checkpoints"] if e["checkpoint_id"] == "exported"]

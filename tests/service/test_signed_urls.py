@@ -50,3 +50,11 @@ def test_the_key_is_secret_and_outlives_the_service(tmp_path: Path):
     other.mkdir()
     with pytest.raises(Refusal):
         SignedUrls.of(other).check(PATH, *parts(signed))
+
+
+def test_a_key_that_was_never_written_out_is_made_anew(tmp_path: Path):
+    (tmp_path / KEY_FILE).touch()
+    signed = SignedUrls.of(tmp_path).sign(PATH, int(time.time()) + 60)
+    with pytest.raises(Refusal):
+        SignedUrls(b"").check(PATH, *parts(signed))
+    SignedUrls.of(tmp_path).check(PATH, *parts(signed))

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from drydock.service import schema as tables
 from drydock.service.meters import Entry, Meter, Metered, add, by_day
-from drydock.service.request_table import Outcome, RequestRecord, RequestTable
+from drydock.service.request_record import Outcome, RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.result_files import ResultFiles
 from drydock.service.store import Store
 from drydock.service.usage import Placed, Usage
@@ -57,7 +58,7 @@ def test_a_span_is_split_at_midnight_utc():
 
 
 async def test_time_held_is_counted_from_placement_to_the_end_whenever_it_is_looked_at(store: Store):
-    clock, placed = Clock(NOON + 5), [("anna", "j", "j:training:0", "H200", 4), ("anna", "j", "j:sampling:0", "CPU", 1)]
+    clock, placed = Clock(NOON + 5), [("j", "j:training:0", "H200", 4), ("j", "j:sampling:0", "CPU", 1)]
     await put_job(store, "j", "anna", started_at=NOON)
     usage = Usage(store, lambda: list(placed), tick_s=3600, clock=clock)
     await usage.tick()
@@ -84,7 +85,7 @@ async def test_time_held_is_counted_from_placement_to_the_end_whenever_it_is_loo
 
 async def test_a_restarted_service_counts_the_time_in_between_once(store: Store):
     clock = Clock(NOON + 100)
-    placed: list[Placed] = [("anna", "j", "j:training:0", "H200", 2)]
+    placed: list[Placed] = [("j", "j:training:0", "H200", 2)]
     await put_job(store, "j", "anna", started_at=NOON)
     for _ in range(3):
         usage = Usage(store, lambda: placed, tick_s=3600, clock=clock)
@@ -97,7 +98,7 @@ async def test_a_restarted_service_counts_the_time_in_between_once(store: Store)
 async def test_a_clock_set_back_takes_nothing_away(store: Store):
     clock = Clock(NOON + 100)
     await put_job(store, "j", "anna", started_at=NOON)
-    usage = Usage(store, lambda: [("anna", "j", "s", "CPU", 1)], tick_s=3600, clock=clock)
+    usage = Usage(store, lambda: [("j", "s", "CPU", 1)], tick_s=3600, clock=clock)
     await usage.tick(storage=True)
     clock.now = NOON - 1000
     await usage.close()
@@ -107,7 +108,7 @@ async def test_a_clock_set_back_takes_nothing_away(store: Store):
 async def test_it_counts_by_itself(store: Store):
     now = time.time()
     await put_job(store, "j", "anna", started_at=now)
-    usage = Usage(store, lambda: [("anna", "j", "s", "CPU", 1)], tick_s=0.02)
+    usage = Usage(store, lambda: [("j", "s", "CPU", 1)], tick_s=0.02)
     for _ in range(500):
         if (counted := sum((await quantities(store)).values())) > 0.1:
             break

@@ -13,6 +13,9 @@ import pytest_asyncio
 from drydock.service.channel import ChannelClosed, Message, ServiceChannel
 from drydock.service.worker_link import WorkerLink
 
+OUTLIVE_S = 86_400.0
+"""A link that nobody comes back to for so long ends its process, which is here that of the tests."""
+
 
 @pytest_asyncio.fixture
 async def path() -> AsyncIterator[Path]:
@@ -24,7 +27,7 @@ class Echo:
     """A worker that runs operations one after the other; `go` lets each of them end."""
 
     def __init__(self, path: Path) -> None:
-        self.link = WorkerLink(path, "nonce", outlive_s=30)
+        self.link = WorkerLink(path, "nonce", OUTLIVE_S)
         self.ran: list[str] = []
         self.go = threading.Semaphore(0)
         threading.Thread(target=self._run, daemon=True).start()

@@ -14,6 +14,7 @@ from drydock.cli.service_address import CaFile, Json, StateDir, Url, open_client
 if TYPE_CHECKING:
     from drydock.client import TrainingClient
     from drydock.wire.rest import Job
+    from drydock.wire.status import JobStatus
 
 app = typer.Typer(help="Jobs of a training service.", no_args_is_help=True)
 
@@ -39,9 +40,9 @@ def list_(
 
     async def jobs(client: "TrainingClient") -> "list[Job]":
         found = await client.list_jobs(None, comment, user=user)
-        wanted = {part.strip().lower() for part in (status or "").split(",") if part.strip()}
-        return [job for job in found if not wanted or job.status.value in wanted]
+        return [job for job in found if not wanted or job.status in wanted]
 
+    wanted = _statuses(status or "")
     found = _with(open_client(url, state_dir, ca_file), jobs)
     if as_json:
         _print_json({"jobs": [job.model_dump(mode="json") for job in found]})
@@ -164,6 +165,17 @@ def _with[R](client: "TrainingClient", work: "Callable[[TrainingClient], Awaitab
             return await work(client)
 
     return asyncio.run(run())
+
+
+def _statuses(text: str) -> "set[JobStatus]":
+    """The statuses named in a list with commas. Raises UserError for a word that is none."""
+    from drydock.errors import UserError
+    from drydock.wire.status import JobStatus
+
+    words = {word.strip().lower() for word in text.split(",") if word.strip()}
+    if unknown := sorted(words - set(JobStatus)):
+        raise UserError(f"--status {unknown[0]}: use {', '.join(JobStatus)}")
+    return {JobStatus(word) for word in words}
 
 
 def _print_json(value: dict[str, Any]) -> None:

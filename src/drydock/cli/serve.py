@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,6 @@ import typer
 
 if TYPE_CHECKING:
     from drydock.client import TrainingClient
-    from drydock.service.embedded import EmbeddedService
 
 START_DEADLINE_S = 1800.0
 POLL_S = 2.0
@@ -97,46 +97,45 @@ async def _serve(body: dict[str, Any], adapters: list[str], state_dir: Path, hos
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with EmbeddedService(state_dir, token=token, host=host, port=port) as service:
-        key = service.token.get_secret_value()
-        async with TrainingClient(service.base_url, token=key) as client:
+    async with (
+        EmbeddedService(state_dir, token=token, host=host, port=port) as service,
+        TrainingClient(service.base_url, token=service.token) as client,
+    ):
+
+        async def served() -> None:
             job = await client.create_job(JobCreate.model_validate(body))
-            starting = asyncio.ensure_future(client.wait_for_job(job.job_id, START_DEADLINE_S))
-            if not await _first(starting, stopped):
-                return
+            await client.wait_for_job(job.job_id, START_DEADLINE_S)
             names = [job.job_id, *(f"{job.job_id}:{adapter}" for adapter in adapters)]
             typer.echo(f"base URL  {service.base_url}/v1")
-            typer.echo(f"API key   {TOKEN_VARIABLE}" if given else f"API key   {key}")
+            typer.echo(f"API key   {TOKEN_VARIABLE if given else service.token.get_secret_value()}")
             typer.echo(f"models    {', '.join(names)}")
-            await _first(asyncio.ensure_future(_over(client, service, job.job_id)), stopped)
+            await _until_over(client, job.job_id)
+
+        await _first_of(served(), service.ended(), stopped.wait())
 
 
-async def _first(work: asyncio.Future[Any], stopped: asyncio.Event) -> bool:
-    """Waits for `work` (True; raises what it raises) or for the signal to stop (False)."""
-    stop = asyncio.ensure_future(stopped.wait())
-    await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if work.done():
-        stop.cancel()
-        work.result()
-        return True
-    work.cancel()
-    return False
+async def _first_of(*works: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them has ended: raises what it raised; the others are cancelled."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _over(client: "TrainingClient", service: "EmbeddedService", job_id: str) -> None:
-    """Returns when the job was ended for being idle; raises when it failed or the service did."""
+async def _until_over(client: "TrainingClient", job_id: str) -> None:
+    """Returns when the job was ended for being idle; raises ServiceError when it ended otherwise."""
     from drydock.errors import ServiceError
 
-    ended = asyncio.ensure_future(service.ended())
-    try:
-        while not ended.done():
-            job = await client.get_job(job_id)
-            if job.status.terminal:
-                if (job.reason or "").startswith("idle_timeout"):
-                    typer.echo(f"ended: {job.reason}")
-                    return
-                raise ServiceError(f"the model is no longer served: job {job_id} is {job.status}: {job.reason}")
-            await asyncio.wait({ended}, timeout=POLL_S)
-        ended.result()
-    finally:
-        ended.cancel()
+    while True:
+        job = await client.get_job(job_id)
+        if job.status.terminal:
+            break
+        await asyncio.sleep(POLL_S)
+    if not (job.reason or "").startswith("idle_timeout"):
+        raise ServiceError(f"the model is no longer served: job {job_id} is {job.status}: {job.reason}")
+    typer.echo(f"ended: {job.reason}")

@@ -4,7 +4,6 @@ Relative paths of the file are relative to it, others to the working directory.
 """
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from drydock.errors import ConfigError
 from drydock.service.settings import ServiceSettings
-from drydock.training.config_file import parse_override
+from drydock.training.config_file import parse_override, read_toml
 
 _PATHS = ("state_dir", "sync_dir", "tls_cert", "tls_key")
 
@@ -41,12 +40,7 @@ def load_service_settings(file: Path | None, options: Mapping[str, Any], words: 
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        tree = tomllib.loads(file.read_text())
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
+    tree = read_toml(file)
     for key in _PATHS:
         if isinstance(tree.get(key), str):
             tree[key] = file.resolve().parent / Path(tree[key]).expanduser()

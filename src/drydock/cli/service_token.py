@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from drydock.cli.service_address import Json
 
 if TYPE_CHECKING:
     from drydock.service.store import Store
@@ -18,7 +21,6 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(envvar="DRYDOCK_SERVICE_DATABASE_URL", show_envvar=True, help="The service's, if it has one."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 
 
 @app.command()
@@ -99,8 +101,6 @@ def _in_store[T](state_dir: Path, database_url: str | None, work: Callable[["Sto
 
 
 def _state(row: dict[str, Any]) -> str:
-    import time
-
     if row["revoked_at"] is not None:
         return "revoked"
     return "expired" if row["expires_at"] is not None and row["expires_at"] <= time.time() else "valid"

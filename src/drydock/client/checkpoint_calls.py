@@ -1,5 +1,6 @@
 """Calls about checkpoints: save, load, list, export, download, delete."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,9 +53,8 @@ class CheckpointCalls(Connection):
 
     async def list_checkpoints(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> list[Checkpoint]:
         """The job's checkpoints, oldest first; a job that is over still has them."""
-        async with open_call("list-checkpoints", job_id, deadline_s) as call:
-            answer = await self._transport.send(call, "GET", job_path(job_id, "/checkpoints"))
-            return [call.read(Checkpoint.from_entry, entry) for entry in answer.get("checkpoints") or ()]
+        path = job_path(job_id, "/checkpoints")
+        return await self._get(_read_checkpoints, "list-checkpoints", job_id, path, deadline_s)
 
     async def export_checkpoint(
         self, job_id: str, checkpoint_id: str, *, deadline_s: float = CONTROL_DEADLINE_S
@@ -83,3 +83,7 @@ class CheckpointCalls(Connection):
         """Remove a checkpoint for good. Raises Refused 404 for an unknown one, 409 for one in use."""
         async with open_call("delete-checkpoint", job_id, deadline_s) as call:
             await self._transport.send(call, "DELETE", job_path(job_id, f"/checkpoints/{checkpoint_id}"))
+
+
+def _read_checkpoints(answer: Mapping[str, Any]) -> list[Checkpoint]:
+    return [Checkpoint.from_entry(entry) for entry in answer.get("checkpoints") or ()]

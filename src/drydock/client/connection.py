@@ -1,7 +1,7 @@
 """What all calls of a client share: one service's address and credentials, and how a POST becomes a result.
 
-The calls themselves stand in one module a noun (`job_calls`, `training_calls`, `sampling_calls`, `checkpoint_calls`,
-`log_calls`), each a class over this one; `TrainingClient` is all of them.
+The calls themselves stand in one module a noun (`job_calls`, `request_calls`, `training_calls`, `sampling_calls`,
+`checkpoint_calls`, `log_calls`), each a class over this one; `TrainingClient` is all of them.
 """
 
 import json
@@ -81,18 +81,19 @@ class Connection:
         """For what must not happen twice: only a server with idempotency keys may be sent it again."""
         return Resend.UNSENT if self._hosted else Resend.ALWAYS
 
-    async def _get(
+    async def _get[R](
         self,
+        reader: Callable[[dict[str, Any]], R],
         name: str,
         job_id: str | None,
         path: str,
         deadline_s: float,
         params: Mapping[str, str | None] | None = None,
-    ) -> dict[str, Any]:
-        """A GET as a whole call; parameters that are None are left out."""
+    ) -> R:
+        """A GET as a whole call: ask, read the answer; parameters that are None are left out."""
         given = {key: value for key, value in (params or {}).items() if value is not None}
         async with open_call(name, job_id, deadline_s) as call:
-            return await self._transport.send(call, "GET", path, params=given or None)
+            return call.read(reader, await self._transport.send(call, "GET", path, params=given or None))
 
     async def _run[R](
         self,
@@ -110,13 +111,20 @@ class Connection:
             accepted = await self._post_json(call, job_id, path, body, resend, idempotency_key)
             return call.read(reader, await result_of(self._transport, call, job_id, accepted, self._hold_s))
 
+    async def _operate(self, call: Call, job_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of an operation, which a server gives at once or names a request for."""
+        answer = await self._post_json(call, job_id, "/operation", body)
+        if answer.get("request_id"):
+            return await result_of(self._transport, call, job_id, answer, self._hold_s)
+        return answer
+
     async def _post_json(
         self,
         call: Call,
         job_id: str,
         path: str,
         body: Mapping[str, Any],
-        resend: Resend,
+        resend: Resend = Resend.ALWAYS,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
         return await self._transport.send(

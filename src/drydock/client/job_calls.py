@@ -1,6 +1,7 @@
 """Calls about jobs: create, read, list, cancel, wait for; and about the account: capacity, usage, identity."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +20,11 @@ class Identity:
     user: str
     role: str
 
+    @classmethod
+    def from_answer(cls, answer: Mapping[str, Any]) -> "Identity":
+        """Read the answer to whoami."""
+        return cls(answer["user"], answer["role"])
+
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRun:
@@ -26,6 +32,11 @@ class ExperimentRun:
 
     experiment_name: str
     experiment_run_name: str
+
+    @classmethod
+    def from_answer(cls, answer: Mapping[str, Any]) -> "ExperimentRun":
+        """Read the answer to experiment-run."""
+        return cls(answer["experiment_name"], answer["experiment_run_name"])
 
 
 class JobCalls(Connection):
@@ -51,8 +62,7 @@ class JobCalls(Connection):
 
     async def get_job(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> Job:
         """A job's present state."""
-        async with open_call("get job", job_id, deadline_s) as call:
-            return call.read(Job.model_validate, await self._transport.send(call, "GET", job_path(job_id)))
+        return await self._get(Job.model_validate, "get job", job_id, job_path(job_id), deadline_s)
 
     async def list_jobs(
         self,
@@ -66,11 +76,8 @@ class JobCalls(Connection):
 
         user: of this user (an administrator sees all jobs without it).
         """
-        given = {"status": status, "comment": comment, "user": user}
-        params = {name: value for name, value in given.items() if value is not None}
-        async with open_call("list jobs", None, deadline_s) as call:
-            answer = await self._transport.send(call, "GET", "", params=params or None)
-            jobs = [call.read(Job.model_validate, entry) for entry in answer.get("jobs") or ()]
+        params = {"status": status, "comment": comment, "user": user}
+        jobs = await self._get(_read_jobs, "list jobs", None, "", deadline_s, params)
         return [
             job
             for job in jobs
@@ -93,16 +100,13 @@ class JobCalls(Connection):
 
     async def experiment_run(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> ExperimentRun:
         """The names under which the job's logs are filed."""
-        async with open_call("experiment-run", job_id, deadline_s) as call:
-            answer = await self._transport.send(call, "GET", job_path(job_id, "/experiment-run"))
-            return call.read(lambda a: ExperimentRun(a["experiment_name"], a["experiment_run_name"]), answer)
+        path = job_path(job_id, "/experiment-run")
+        return await self._get(ExperimentRun.from_answer, "experiment-run", job_id, path, deadline_s)
 
     async def capacity(self, hardware: str | None = None, *, deadline_s: float = CONTROL_DEADLINE_S) -> Capacity:
         """The pool's GPUs (or CPU slots): of one hardware type, or of the default one."""
-        async with open_call("capacity", None, deadline_s) as call:
-            params = {"hardware": hardware} if hardware else None
-            answer = await self._transport.send(call, "GET", "/capacity", params=params)
-            return call.read(Capacity.model_validate, answer)
+        params = {"hardware": hardware or None}
+        return await self._get(Capacity.model_validate, "capacity", None, "/capacity", deadline_s, params)
 
     async def usage(
         self,
@@ -116,14 +120,16 @@ class JobCalls(Connection):
     ) -> dict[str, Any]:
         """What was used, summed by job, user or day, as our service answers it. since, until: UTC days, YYYY-MM-DD."""
         params = {"by": by, "job_id": job_id, "user": user, "since": since, "until": until}
-        return await self._get("usage", None, "/usage", deadline_s, params)
+        return await self._get(dict, "usage", None, "/usage", deadline_s, params)
 
     async def job_usage(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> dict[str, Any]:
         """What one job and each of its sub-jobs used."""
-        return await self._get("usage", job_id, job_path(job_id, "/usage"), deadline_s)
+        return await self._get(dict, "usage", job_id, job_path(job_id, "/usage"), deadline_s)
 
     async def whoami(self, *, deadline_s: float = CONTROL_DEADLINE_S) -> Identity:
         """User name and role that the service takes this client's token for."""
-        async with open_call("whoami", None, deadline_s) as call:
-            answer = await self._transport.send(call, "GET", "/whoami")
-            return call.read(lambda a: Identity(a["user"], a["role"]), answer)
+        return await self._get(Identity.from_answer, "whoami", None, "/whoami", deadline_s)
+
+
+def _read_jobs(answer: Mapping[str, Any]) -> list[Job]:
+    return [Job.model_validate(entry) for entry in answer.get("jobs") or ()]

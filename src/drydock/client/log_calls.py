@@ -1,19 +1,18 @@
-"""Reading a sub-job's log, and cancelling a request."""
+"""Calls about logs: a page of a sub-job's log, or all of it as it is written."""
 
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Final
 
 from drydock.client.call import open_call, start_call
 from drydock.client.connection import CONTROL_DEADLINE_S, Connection
 from drydock.client.log_stream import LogPage, stream_log
-from drydock.client.transport import Resend
 
-FOREVER_S = 30 * 86_400.0
+FOREVER_S: Final = 30 * 86_400.0
 
 
 class LogCalls(Connection):
-    """Logs of sub-jobs, and requests that are no longer wanted."""
+    """Logs of sub-jobs."""
 
     async def tail_logs(
         self,
@@ -33,7 +32,7 @@ class LogCalls(Connection):
         if sub_job_id is not None:
             body["sub_job_id"] = sub_job_id
         async with open_call("tail-logs", job_id, deadline_s) as call:
-            answer = await self._post_json(call, job_id, "/operation", body, Resend.ALWAYS)
+            answer = await self._post_json(call, job_id, "/operation", body)
             return call.read(LogPage.from_answer, answer)
 
     async def stream_logs(
@@ -63,11 +62,3 @@ class LogCalls(Connection):
         async with contextlib.aclosing(entries):
             async for entry in entries:
                 yield entry
-
-    async def cancel_request(
-        self, job_id: str, request_id: str, *, deadline_s: float = CONTROL_DEADLINE_S
-    ) -> dict[str, Any]:
-        """Ask for the end of a request; the server's answer says what became of it."""
-        body = {"operation_type": "cancel-request", "payload": {"request_id": request_id}}
-        async with open_call("cancel-request", job_id, deadline_s) as call:
-            return await self._post_json(call, job_id, "/operation", body, Resend.ALWAYS)

@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drydock.client.call import Call, open_call, start_call
-from drydock.client.connection import DATA_DEADLINE_S, Connection
+from drydock.client.connection import DATA_DEADLINE_S
+from drydock.client.forward_backward import RESPONSE_OPTIONS
 from drydock.client.generation_stream import StreamedPrompts, stream_events
 from drydock.client.polling import result_of
+from drydock.client.request_calls import RequestCalls
 from drydock.client.results import Generation, read_generations
 from drydock.client.server_events import next_within
-from drydock.client.transport import Refused, Resend, job_path
-from drydock.errors import RequestFailed
+from drydock.client.transport import Refused, job_path
+from drydock.errors import DrydockError, RequestFailed
 from drydock.wire.chunks import split_request
 from drydock.wire.frame import encode_frame
 from drydock.wire.rest import SamplingParams
@@ -30,7 +32,7 @@ _ALWAYS_SENT: Final = ("max_tokens", "temperature", "top_p", "top_k")
 """Sampling parameters whose defaults are this project's own, so that they are never left to the server."""
 
 
-class SamplingCalls(Connection):
+class SamplingCalls(RequestCalls):
     """The samplers' side of the data plane."""
 
     async def generate(
@@ -47,10 +49,7 @@ class SamplingCalls(Connection):
         routing_key: prompts with the same key share a replica and so its prefix cache. Sampling that ended because
         the service was restarted or a worker was lost is asked for again: nothing depends on how often it runs.
         """
-        frame = encode_frame(
-            self._generate_body(prompts, sampling_params, routing_key),
-            {"response_options": {"format": "dssst1", "delivery": "chunked"}},
-        )
+        frame = encode_frame(self._generate_body(prompts, sampling_params, routing_key), RESPONSE_OPTIONS)
         with_logprobs = sampling_params.logprobs is not None
         async with open_call("generate", job_id, deadline_s) as call:
             cut_off: RequestFailed | None = None
@@ -136,9 +135,7 @@ class SamplingCalls(Connection):
         payload = {"drain": True, "timeout_s": 60.0, "retry_interval_s": 0.1}
         body = {"operation_type": "reset-prefix-cache", "sub_job_type": "sampling", "payload": payload}
         async with open_call("reset-prefix-cache", job_id, deadline_s) as call:
-            answer = await self._post_json(call, job_id, "/operation", body, Resend.ALWAYS)
-            if answer.get("request_id"):
-                await result_of(self._transport, call, job_id, answer, self._hold_s)
+            await self._operate(call, job_id, body)
 
     async def _generate_once(self, call: Call, job_id: str, frame: bytes) -> dict[str, Any]:
         headers = self._headers(call, "application/octet-stream")
@@ -161,11 +158,9 @@ class SamplingCalls(Connection):
             raise RequestFailed(f"{call.label}: the service no longer knows the request", "ServiceRestarted") from error
 
     async def _cancel_quietly(self, job_id: str, request_id: str) -> None:
-        """Best effort, since the caller is leaving."""
-        body = {"operation_type": "cancel-request", "payload": {"request_id": request_id}}
-        with contextlib.suppress(Exception):
-            async with open_call("cancel-request", job_id, _CANCEL_S) as call:
-                await self._post_json(call, job_id, "/operation", body, Resend.ALWAYS)
+        """Best effort, since the caller is leaving; a RuntimeError says that the client was closed before."""
+        with contextlib.suppress(DrydockError, RuntimeError):
+            await self.cancel_request(job_id, request_id, deadline_s=_CANCEL_S)
 
     def _generate_body(
         self, prompts: Sequence[Prompt], params: SamplingParams, routing_key: str | None

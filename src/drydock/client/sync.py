@@ -1,30 +1,45 @@
 """Sync face of the client, for scripts and notebooks: the same calls, blocking.
 
 One thread runs an event loop that owns the connections; each method hands its coroutine over and waits. An interrupt
-while waiting cancels the call. Code that runs many calls at once wants the async client.
+while waiting cancels the call. Code that runs many calls at once wants the async client. Each method is made from the
+async one, so parameters, defaults and documentation are the same ones.
 """
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, Self
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import SecretStr
 
-from drydock.client.checkpoint_calls import DOWNLOAD_DEADLINE_S
-from drydock.client.checkpoints import Checkpoint, CheckpointExport
-from drydock.client.connection import CONTROL_DEADLINE_S, DATA_DEADLINE_S, hosted_url
-from drydock.client.forward import TokenScores
-from drydock.client.job_calls import ExperimentRun, Identity
-from drydock.client.log_calls import FOREVER_S
-from drydock.client.log_stream import LogPage
-from drydock.client.results import ForwardBackwardResult, Generation, SaveResult, StepResult, WeightSync
+from drydock.client.connection import hosted_url
 from drydock.client.training_client import TrainingClient
-from drydock.wire.rest import Capacity, Job, JobCreate, SamplingParams
+
+
+def _blocking[**P, R](
+    method: Callable[Concatenate[TrainingClient, P], Coroutine[Any, Any, R]],
+) -> "Callable[Concatenate[SyncTrainingClient, P], R]":
+    """The method that waits for the async one's result."""
+
+    @wraps(method)
+    def call(self: "SyncTrainingClient", *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._wait(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def _iterating[**P, R](
+    method: Callable[Concatenate[TrainingClient, P], AsyncGenerator[R]],
+) -> "Callable[Concatenate[SyncTrainingClient, P], Iterator[R]]":
+    """The method whose iterator waits for each item of the async one's."""
+
+    @wraps(method)
+    def call(self: "SyncTrainingClient", *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return self._iterate(method(self._client, *args, **kwargs))
+
+    return call
 
 
 class SyncTrainingClient:
@@ -57,253 +72,35 @@ class SyncTrainingClient:
             self._thread.join()
             self._loop.close()
 
-    def create_job(
-        self, body: JobCreate, *, idempotency_key: str | None = None, deadline_s: float = CONTROL_DEADLINE_S
-    ) -> Job:
-        """Create a job."""
-        return self._wait(self._client.create_job(body, idempotency_key=idempotency_key, deadline_s=deadline_s))
+    create_job = _blocking(TrainingClient.create_job)
+    get_job = _blocking(TrainingClient.get_job)
+    list_jobs = _blocking(TrainingClient.list_jobs)
+    cancel_job = _blocking(TrainingClient.cancel_job)
+    wait_for_job = _blocking(TrainingClient.wait_for_job)
+    experiment_run = _blocking(TrainingClient.experiment_run)
+    capacity = _blocking(TrainingClient.capacity)
+    usage = _blocking(TrainingClient.usage)
+    job_usage = _blocking(TrainingClient.job_usage)
+    whoami = _blocking(TrainingClient.whoami)
 
-    def get_job(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> Job:
-        """A job's present state."""
-        return self._wait(self._client.get_job(job_id, deadline_s=deadline_s))
+    generate = _blocking(TrainingClient.generate)
+    generate_stream = _iterating(TrainingClient.generate_stream)
+    reset_prefix_cache = _blocking(TrainingClient.reset_prefix_cache)
+    forward_backward = _blocking(TrainingClient.forward_backward)
+    forward = _blocking(TrainingClient.forward)
+    step = _blocking(TrainingClient.step)
+    weight_sync = _blocking(TrainingClient.weight_sync)
 
-    def list_jobs(
-        self,
-        status: str | None = None,
-        comment: str | None = None,
-        *,
-        user: str | None = None,
-        deadline_s: float = CONTROL_DEADLINE_S,
-    ) -> list[Job]:
-        """Jobs, filtered."""
-        return self._wait(self._client.list_jobs(status, comment, user=user, deadline_s=deadline_s))
+    save = _blocking(TrainingClient.save)
+    load = _blocking(TrainingClient.load)
+    list_checkpoints = _blocking(TrainingClient.list_checkpoints)
+    export_checkpoint = _blocking(TrainingClient.export_checkpoint)
+    download_checkpoint = _blocking(TrainingClient.download_checkpoint)
+    delete_checkpoint = _blocking(TrainingClient.delete_checkpoint)
 
-    def cancel_job(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> None:
-        """Cancel a job."""
-        self._wait(self._client.cancel_job(job_id, deadline_s=deadline_s))
-
-    def capacity(self, hardware: str | None = None, *, deadline_s: float = CONTROL_DEADLINE_S) -> Capacity:
-        """The account's GPUs."""
-        return self._wait(self._client.capacity(hardware, deadline_s=deadline_s))
-
-    def usage(
-        self,
-        by: Literal["job", "user", "day"] = "job",
-        *,
-        job_id: str | None = None,
-        user: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-        deadline_s: float = CONTROL_DEADLINE_S,
-    ) -> dict[str, Any]:
-        """What was used, summed by job, user or day."""
-        return self._wait(
-            self._client.usage(by, job_id=job_id, user=user, since=since, until=until, deadline_s=deadline_s)
-        )
-
-    def job_usage(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> dict[str, Any]:
-        """What one job used."""
-        return self._wait(self._client.job_usage(job_id, deadline_s=deadline_s))
-
-    def whoami(self, *, deadline_s: float = CONTROL_DEADLINE_S) -> Identity:
-        """User name and role."""
-        return self._wait(self._client.whoami(deadline_s=deadline_s))
-
-    def experiment_run(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> ExperimentRun:
-        """The names under which the job's logs are filed."""
-        return self._wait(self._client.experiment_run(job_id, deadline_s=deadline_s))
-
-    def wait_for_job(self, job_id: str, deadline_s: float) -> Job:
-        """Wait until the job is running."""
-        return self._wait(self._client.wait_for_job(job_id, deadline_s))
-
-    def generate(
-        self,
-        job_id: str,
-        prompts: Sequence[Sequence[int] | NDArray[np.integer] | str],
-        sampling_params: SamplingParams,
-        *,
-        routing_key: str | None = None,
-        deadline_s: float = DATA_DEADLINE_S,
-    ) -> list[Generation]:
-        """Sample one completion per prompt."""
-        return self._wait(
-            self._client.generate(job_id, prompts, sampling_params, routing_key=routing_key, deadline_s=deadline_s)
-        )
-
-    def generate_stream(
-        self,
-        job_id: str,
-        prompts: Sequence[Sequence[int] | NDArray[np.integer] | str],
-        sampling_params: SamplingParams,
-        *,
-        routing_key: str | None = None,
-        deadline_s: float = DATA_DEADLINE_S,
-    ) -> Iterator[tuple[int, Generation]]:
-        """(index of the prompt, its completion), as the prompts finish."""
-        return self._iterate(
-            self._client.generate_stream(
-                job_id, prompts, sampling_params, routing_key=routing_key, deadline_s=deadline_s
-            )
-        )
-
-    def forward_backward(
-        self,
-        job_id: str,
-        batch: Mapping[str, Any],
-        deadline_s: float = DATA_DEADLINE_S,
-        *,
-        idempotency_key: str | None = None,
-    ) -> ForwardBackwardResult:
-        """Accumulate gradients of one batch."""
-        return self._wait(self._client.forward_backward(job_id, batch, deadline_s, idempotency_key=idempotency_key))
-
-    def forward(
-        self,
-        job_id: str,
-        batch: Mapping[str, Any],
-        *,
-        sub_job_id: str | None = None,
-        entropy: bool = False,
-        temperature: float | NDArray[np.floating] | None = None,
-        deadline_s: float = DATA_DEADLINE_S,
-    ) -> TokenScores:
-        """Log-probs, and the entropy on request, without gradients."""
-        return self._wait(
-            self._client.forward(
-                job_id,
-                batch,
-                sub_job_id=sub_job_id,
-                entropy=entropy,
-                temperature=temperature,
-                deadline_s=deadline_s,
-            )
-        )
-
-    def step(
-        self,
-        job_id: str,
-        learning_rate: float | None = None,
-        deadline_s: float = DATA_DEADLINE_S,
-        *,
-        idempotency_key: str | None = None,
-    ) -> StepResult:
-        """Apply the accumulated gradients."""
-        return self._wait(self._client.step(job_id, learning_rate, deadline_s, idempotency_key=idempotency_key))
-
-    def save(
-        self,
-        job_id: str,
-        *,
-        checkpoint_id: str | None = None,
-        checkpoint_type: str = "resumable",
-        merge: bool = False,
-        idempotency_key: str | None = None,
-        deadline_s: float = DATA_DEADLINE_S,
-    ) -> SaveResult:
-        """Save a checkpoint."""
-        return self._wait(
-            self._client.save(
-                job_id,
-                checkpoint_id=checkpoint_id,
-                checkpoint_type=checkpoint_type,
-                merge=merge,
-                idempotency_key=idempotency_key,
-                deadline_s=deadline_s,
-            )
-        )
-
-    def load(
-        self,
-        job_id: str,
-        checkpoint_id: str,
-        *,
-        source_job_id: str | None = None,
-        target_sub_job_id: str | None = None,
-        deadline_s: float = DATA_DEADLINE_S,
-    ) -> dict:
-        """Have the job's trainer go on from a checkpoint."""
-        return self._wait(
-            self._client.load(
-                job_id,
-                checkpoint_id,
-                source_job_id=source_job_id,
-                target_sub_job_id=target_sub_job_id,
-                deadline_s=deadline_s,
-            )
-        )
-
-    def list_checkpoints(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> list[Checkpoint]:
-        """The job's checkpoints, oldest first."""
-        return self._wait(self._client.list_checkpoints(job_id, deadline_s=deadline_s))
-
-    def export_checkpoint(
-        self, job_id: str, checkpoint_id: str, *, deadline_s: float = CONTROL_DEADLINE_S
-    ) -> CheckpointExport:
-        """The addresses of a checkpoint's files."""
-        return self._wait(self._client.export_checkpoint(job_id, checkpoint_id, deadline_s=deadline_s))
-
-    def download_checkpoint(
-        self, job_id: str, checkpoint_id: str, folder: Path, *, deadline_s: float = DOWNLOAD_DEADLINE_S
-    ) -> list[Path]:
-        """Export a checkpoint and fetch its files below `folder`."""
-        return self._wait(self._client.download_checkpoint(job_id, checkpoint_id, folder, deadline_s=deadline_s))
-
-    def delete_checkpoint(self, job_id: str, checkpoint_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> None:
-        """Remove a checkpoint for good."""
-        self._wait(self._client.delete_checkpoint(job_id, checkpoint_id, deadline_s=deadline_s))
-
-    def tail_logs(
-        self,
-        job_id: str,
-        sub_job_id: str | None = None,
-        *,
-        cursor: str | None = None,
-        max_lines: int | None = None,
-        deadline_s: float = CONTROL_DEADLINE_S,
-    ) -> LogPage:
-        """One page of a sub-job's log."""
-        return self._wait(
-            self._client.tail_logs(job_id, sub_job_id, cursor=cursor, max_lines=max_lines, deadline_s=deadline_s)
-        )
-
-    def stream_logs(
-        self,
-        job_id: str,
-        sub_job_id: str | None = None,
-        *,
-        cursor: str | None = None,
-        follow: bool = True,
-        deadline_s: float = FOREVER_S,
-    ) -> Iterator[dict[str, Any]]:
-        """The entries of a sub-job's log, one by one."""
-        return self._iterate(
-            self._client.stream_logs(job_id, sub_job_id, cursor=cursor, follow=follow, deadline_s=deadline_s)
-        )
-
-    def cancel_request(self, job_id: str, request_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> dict[str, Any]:
-        """Ask for the end of a request."""
-        return self._wait(self._client.cancel_request(job_id, request_id, deadline_s=deadline_s))
-
-    def weight_sync(
-        self,
-        job_id: str,
-        source_sub_job_id: str,
-        target_sub_job_ids: Sequence[str],
-        deadline_s: float = DATA_DEADLINE_S,
-        *,
-        weight_format: Literal["lora", "hf", "vllm"] | None = None,
-    ) -> WeightSync:
-        """Give the trainer's weights to the samplers."""
-        return self._wait(
-            self._client.weight_sync(
-                job_id, source_sub_job_id, target_sub_job_ids, deadline_s, weight_format=weight_format
-            )
-        )
-
-    def reset_prefix_cache(self, job_id: str, *, deadline_s: float = 120.0) -> None:
-        """Make the job's samplers forget all prefixes."""
-        self._wait(self._client.reset_prefix_cache(job_id, deadline_s=deadline_s))
+    tail_logs = _blocking(TrainingClient.tail_logs)
+    stream_logs = _iterating(TrainingClient.stream_logs)
+    cancel_request = _blocking(TrainingClient.cancel_request)
 
     def _iterate[R](self, items: AsyncGenerator[R]) -> Iterator[R]:
         async def following() -> tuple[R, ...]:

@@ -14,7 +14,6 @@ from drydock.client.forward_backward import chunk_group_id, post_batch
 from drydock.client.polling import result_of
 from drydock.client.results import ForwardBackwardResult, StepResult, WeightSync
 from drydock.client.sampling_calls import SamplingCalls
-from drydock.client.transport import Resend
 
 
 class TrainingCalls(SamplingCalls):
@@ -69,11 +68,7 @@ class TrainingCalls(SamplingCalls):
         parts: list[TokenScores] = []
         async with open_call("forward", job_id, deadline_s) as call:
             for body in forward_bodies(batch, self._max_body_bytes, target=target, post=post):
-                accepted = await self._post_json(call, job_id, "/operation", body, Resend.ALWAYS)
-                result = accepted
-                if accepted.get("request_id"):
-                    result = await result_of(self._transport, call, job_id, accepted, self._hold_s)
-                parts.append(call.read(partial(read_scores, entropy=entropy), result))
+                parts.append(call.read(partial(read_scores, entropy=entropy), await self._operate(call, job_id, body)))
             return joined(parts)
 
     async def step(

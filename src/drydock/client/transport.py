@@ -193,18 +193,20 @@ class Transport:
         while True:
             response, again, patience, unconnected = None, True, False, False
             attempt += 1
+            request = build()
+            asked = f"{request.url.scheme}://{request.url.netloc.decode()}"
             try:
-                response = await (client or self._http).send(build(), stream=stream)
+                response = await (client or self._http).send(request, stream=stream)
                 if stream and not response.is_success:
                     await response.aread()
                     await response.aclose()
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                call.last_failure = f"no connection to {self.address}: {self._reason(error)}"
+                call.last_failure = f"no connection to {asked}: {self._reason(error)}"
                 gone_since, unconnected = gone_since or clock(), True
                 limit_s = self._retry.outage_s if self._answered else self._retry.unreachable_s
                 patience = clock() - gone_since < limit_s
             except httpx.TransportError as error:
-                call.last_failure = f"lost connection to {self.address}: {self._reason(error)}"
+                call.last_failure = f"lost connection to {asked}: {self._reason(error)}"
                 reached += 1
                 again = resend is Resend.ALWAYS
             else:

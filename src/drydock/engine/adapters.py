@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from drydock.engine import checkpoint
-from drydock.engine.lora_settings import LoraConfig
+from drydock.engine.lora_settings import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LoraConfig
+from drydock.engine.manifest import MARKER
 from drydock.engine.weights import fingerprint
 from drydock.errors import EngineError, UserError
 
@@ -61,7 +61,7 @@ class Adapters:
         self._base_space = self._policy_space = self._new_space()
         self._routed: list[str] | None = None
         self._rows: list[str] | None = None
-        self._hooked: set[int] = set()
+        self._hooked: WeakSet[nn.Module] = WeakSet()
 
     @property
     def names(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ class Adapters:
 
     def load(self, name: str, source: AdapterSource) -> None:
         """Hold an adapter under `name`, in place of one of that name. Raises UserError or EngineError if it cannot."""
-        from drydock.engine.lora import assign_adapter, detach_adapter
+        from drydock.engine.lora import assign_adapter, attach_adapter, detach_adapter
 
         if name == BASE:
             raise UserError(f"adapter name {BASE!r} is taken: it stands for the model without any; choose another")
@@ -122,15 +122,18 @@ class Adapters:
                 f"adapter {name!r}: adapters with target_parameters can be served as the policy only, one at a time; "
                 "use one with target_modules, or sync it"
             )
-        inner = self._put(source)
+        space = self._new_space()
+        inner = f"adapter{space}"
         try:
+            attach_adapter(self._model, source.settings, name=inner)
             assign_adapter(self._model, source.tensors, inner)
-        except EngineError:
+        except (UserError, EngineError):
             detach_adapter(self._model, inner)
             self._activate()
             raise
+        self._hook()
         self.drop(name)
-        self._held[name] = HeldAdapter(source.fingerprint, inner, self._new_space())
+        self._held[name] = HeldAdapter(source.fingerprint, inner, space)
         self._activate()
 
     def drop(self, name: str) -> bool:
@@ -149,14 +152,6 @@ class Adapters:
             self.drop(name)
         self._base_space = self._new_space()
         return names
-
-    def _put(self, source: AdapterSource) -> str:
-        from drydock.engine.lora import attach_adapter
-
-        inner = f"adapter{self._new_space()}"
-        attach_adapter(self._model, source.settings, name=inner)
-        self._hook()
-        return inner
 
     def _new_space(self) -> int:
         self._count += 1
@@ -179,8 +174,8 @@ class Adapters:
 
     def _hook(self) -> None:
         for module in self._layers():
-            if id(module) not in self._hooked and not hasattr(module, "parameter_name"):
-                self._hooked.add(id(module))
+            if module not in self._hooked and not hasattr(module, "parameter_name"):
+                self._hooked.add(module)
                 module.register_forward_pre_hook(self._name_rows, with_kwargs=True)
 
     def _name_rows(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -196,19 +191,14 @@ def read_adapter_source(path: Path) -> AdapterSource:
 
     Raises EngineError when it cannot be read, UserError when it is no LoRA adapter that can be served.
     """
-    if not path.is_dir():
+    if not path.is_dir() or (path / MARKER).is_file():
         from drydock.engine.lora import read_adapter
 
         file = read_adapter(path)
         return AdapterSource(file.settings, file.tensors, file.fingerprint, file.base_fingerprint)
-    if (path / checkpoint.MARKER).is_file():
-        adapter = checkpoint.read(path, dtype=torch.float32, resume=False).adapter
-        if adapter is None:
-            raise UserError(f"checkpoint {path} holds a whole model, not an adapter")
-        return AdapterSource(adapter.settings, adapter.tensors, fingerprint(adapter.tensors), adapter.base_fingerprint)
     try:
-        described = json.loads((path / checkpoint.ADAPTER_CONFIG).read_text())
-        tensors = load_file(path / checkpoint.ADAPTER_WEIGHTS)
+        described = json.loads((path / ADAPTER_CONFIG).read_text())
+        tensors = load_file(path / ADAPTER_WEIGHTS)
     except (OSError, ValueError, SafetensorError) as error:
         raise EngineError(f"{path} holds no adapter that can be read: {error}") from error
     return AdapterSource(_settings(path, described), tensors, fingerprint(tensors), None)

@@ -2,8 +2,8 @@
 
 The contract is reference/training-api.md, section 4. Everything per token is predict-next aligned; rows are
 left-aligned (real tokens first, pads at the tail); a row that holds several sequences is cut into rows first
-(`drydock.engine.packed_rows`). Where the contract is ambiguous or a part is not implemented,
-the request is refused by name: a context tensor that would have changed the loss is never dropped in silence.
+(`drydock.engine.packed_rows`). Where the contract is ambiguous or a part is not implemented, the request is refused by
+name: a context tensor that would have changed the loss is never dropped in silence.
 
 Without a loss name the loss is `sft`, cross-entropy on `kwargs.labels`; how those are aligned is settled in
 `drydock.engine.labels`. Labels beside a loss on `context.loss_mask` must be the next tokens (predict-next) wherever

@@ -7,7 +7,7 @@ are computed from all of them, and a second pass carries those derivatives back 
 rule, for one more forward pass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ DATA_PARALLEL_RANKS = 1
 
 
 def run_batch(call: ModelCall, batch: TrainBatch, layout: Layout) -> dict[str, Any]:
-    """Add the gradients of `batch` to the model's parameters (none where its mask trains nothing).
+    """Add the gradients of `batch` to the model's parameters (none where it trains nothing).
 
     layout: covers the leading tokens of every row up to its last needed position.
     Returns avg_loss (float), metrics (floats) and post_process_outputs (logprobs, entropy: float32 [B, T],
@@ -52,8 +52,8 @@ class _Run:
         self._denominators = batch.denominators(DATA_PARALLEL_RANKS)
         self.totals = _Totals(batch)
 
-    def trains(self, rows: Any) -> bool:
-        return bool((self._batch.loss_mask[list(rows)] != 0).any())
+    def trains(self, rows: Sequence[int]) -> bool:
+        return bool(self._batch.trained[list(rows)].any())
 
     def separate(self, micro_batch: MicroBatch) -> None:
         """A micro-batch whose rows need no other's."""

@@ -1,11 +1,11 @@
-"""Penalties, biases and forbidden ends: what changes one request's logits before a token is chosen.
+"""Penalties, biases and forbidden ends: what changes a request's logits before a token is chosen.
 
 Formulas are those that vLLM and the OpenAI API document. They act on the choice only; recorded log-probs are of the
 unbent distribution.
 """
 
-# ruff: noqa: F821
-from collections.abc import Collection
+# ruff: noqa: F722, F821
+from collections.abc import Collection, Sequence
 
 import torch
 from jaxtyping import Float
@@ -70,3 +70,16 @@ class Bending:
         if self._sampled < params.min_tokens and len(self._ends):
             bent = bent.index_fill(0, self._ends, -torch.inf)
         return bent
+
+
+def bend_rows(
+    bendings: Sequence[Bending | None], logits: Float[Tensor, "rows vocab"]
+) -> Float[Tensor, "rows vocab"] | None:
+    """The logits with each row's bending, None where no row has any; the argument is left as it is."""
+    if not any(bendings):
+        return None
+    bent = logits.clone() if logits.dtype == torch.float64 else logits.float().clone()
+    for row, bending in enumerate(bendings):
+        if bending is not None:
+            bent[row] = bending(logits[row])
+    return bent

@@ -27,7 +27,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from drydock.atomic import create_folder
-from drydock.engine.lora_settings import LoraConfig
+from drydock.engine.lora_settings import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LoraConfig
 from drydock.engine.manifest import MARKER, check_complete, check_content, write_manifest
 from drydock.engine.model import load_model
 from drydock.engine.optimizer_state import OptimizerState
@@ -37,7 +37,6 @@ from drydock.errors import EngineError, UserError
 TYPES = ("resumable", "weights-only")
 STATE = "trainer_state.json"
 OPTIMIZER = "optimizer.safetensors"
-ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 REFUSED_SUFFIXES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".py", ".so")
 
 

@@ -26,14 +26,12 @@ from transformers import PreTrainedModel
 
 from drydock.atomic import replace_file
 from drydock.engine.checkpoint import read
-from drydock.engine.lora_settings import LoraConfig
+from drydock.engine.lora_settings import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LoraConfig
 from drydock.engine.weights import ADAPTER_TENSOR, base_name, fingerprint, unique_weights
-from drydock.errors import ConfigError, EngineError
+from drydock.errors import ConfigError, EngineError, UserError
 
 DEFAULT = "default"
 PREFIX = "base_model.model."
-CONFIG_FILE = "adapter_config.json"
-WEIGHTS_FILE = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,8 @@ class AdapterFile:
 def attach_adapter(model: PreTrainedModel, settings: LoraConfig, *, name: str = DEFAULT, seed: int = 0) -> None:
     """Give the model a new adapter called `name` and make it the active one; only its tensors are trainable.
 
-    Raises ConfigError when the targets match nothing, or a weight that is tied to another.
+    Raises ConfigError when the targets match nothing, or a weight that is tied to another; the caller then has to
+    `detach_adapter` what is there of it, or to throw the model away.
     """
     tied = _tied_modules(model)
     with torch.random.fork_rng():
@@ -73,7 +72,7 @@ def attach_adapter(model: PreTrainedModel, settings: LoraConfig, *, name: str = 
 
 
 def detach_adapter(model: PreTrainedModel, name: str = DEFAULT) -> None:
-    """Take the adapter out again; where it was the last one, the model is as it was before."""
+    """Take the adapter, or what is there of it, out again; without a last one, the model is as it was before any."""
     for path, module in list(model.named_modules()):
         if isinstance(module, LoraLayer) and name in module.r:
             module.delete_adapter(name)
@@ -97,11 +96,6 @@ def dropout_active(model: nn.Module) -> Iterator[None]:
     finally:
         for dropout in dropouts:
             dropout.eval()
-
-
-def has_adapter(model: nn.Module, name: str = DEFAULT) -> bool:
-    """Whether the model holds an adapter of that name."""
-    return any(isinstance(module, LoraLayer) and name in module.r for module in model.modules())
 
 
 def adapter_tensors(model: nn.Module, name: str = DEFAULT) -> dict[str, Tensor]:
@@ -161,12 +155,12 @@ def write_adapter(path: Path, model: nn.Module, settings: LoraConfig, base_finge
 def read_adapter(path: Path) -> AdapterFile:
     """An adapter file, or the adapter of a checkpoint's folder.
 
-    Raises EngineError when it is missing, broken or something else.
+    Raises EngineError when it is missing or broken, UserError when the checkpoint holds a whole model.
     """
     if path.is_dir():
         held = read(path, dtype=torch.float32, resume=False).adapter
         if held is None:
-            raise EngineError(f"checkpoint {path} holds a whole model, not an adapter")
+            raise UserError(f"checkpoint {path} holds a whole model, not an adapter")
         return AdapterFile(held.settings, dict(held.tensors), fingerprint(held.tensors), held.base_fingerprint)
     try:
         with safe_open(path, framework="pt") as file:
@@ -182,10 +176,10 @@ def read_adapter(path: Path) -> AdapterFile:
 def write_peft_folder(folder: Path, model: PreTrainedModel, settings: LoraConfig, base_model: str) -> None:
     """Write the adapter into `folder` as PEFT's own loader reads it."""
     tensors = {key: tensor.cpu().contiguous() for key, tensor in adapter_tensors(model).items()}
-    save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    save_file(tensors, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     described = peft_settings(settings).to_dict() | {"base_model_name_or_path": base_model, "inference_mode": True}
     text = json.dumps(described, indent=2, sort_keys=True, default=sorted)
-    (folder / CONFIG_FILE).write_text(text)
+    (folder / ADAPTER_CONFIG).write_text(text)
 
 
 def peft_settings(settings: LoraConfig) -> peft.LoraConfig:

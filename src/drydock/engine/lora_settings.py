@@ -7,6 +7,9 @@ only, no biases, at least one target, any other key refused. The same block may 
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+"""Files of an adapter's folder, as PEFT names them."""
+
 
 class LoraConfig(BaseModel):
     """Low-rank adapters W + (lora_alpha / r) B A on chosen weights (LoRA, arXiv 2106.09685, section 4.1)."""

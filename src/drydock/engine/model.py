@@ -143,21 +143,23 @@ class ModelCall:
 
     def all_logits(self, input_ids: Tensor, cache: Cache | None = None, *, last: int = 0) -> Tensor:
         """Logits [rows, last, vocab] of the last positions (0: of all)."""
-        arguments: dict[str, Any] = {"input_ids": input_ids, "use_cache": cache is not None}
-        if cache is not None:
-            arguments[self._cache_argument] = cache
+        arguments = self._arguments(input_ids, cache)
         if self._keeps:
             return self.model(**arguments, logits_to_keep=last).logits
         return self.model(**arguments).logits[:, -last if last else 0 :]
 
     def logits_at(self, input_ids: Tensor, keep: Tensor, cache: Cache | None = None) -> Tensor:
         """Logits [number of kept, vocab] where `keep` (bool [rows, seq]) is true, in row-major order."""
-        arguments: dict[str, Any] = {"input_ids": input_ids, "use_cache": cache is not None}
-        if cache is not None:
-            arguments[self._cache_argument] = cache
+        arguments = self._arguments(input_ids, cache)
         if self._keeps_mask:
             return self.model(**arguments, logits_to_keep=keep).logits
         return self.model(**arguments).logits[keep]
+
+    def _arguments(self, input_ids: Tensor, cache: Cache | None) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"input_ids": input_ids, "use_cache": cache is not None}
+        if cache is not None:
+            arguments[self._cache_argument] = cache
+        return arguments
 
     @torch.no_grad()
     def _probe_mask(self) -> bool:

@@ -39,7 +39,7 @@ class Policy:
         return parse_batch(request, vocab_size=self._vocab_size, max_seq_len=self.max_seq_len)
 
     def run(self, batch: TrainBatch) -> dict[str, Any]:
-        """Run a batch, gradients included where its mask trains anything; see `drydock.engine.batch_run`."""
+        """Run a batch, gradients included where it trains anything; see `drydock.engine.batch_run`."""
         widths = row_widths(batch.needed())
         layout = plan_layout(
             [batch.input_ids[row, :width] for row, width in enumerate(widths)],

@@ -55,17 +55,6 @@ def row_scores(
     return join(prefix, _own_scores(call, rows.columns(slice(prefix_length, None)), cache))
 
 
-def row_logprobs(
-    call: ModelCall,
-    input_ids: Int[Tensor, "rows seq"],
-    targets: Int[Tensor, "rows seq"],
-    needed: Bool[Tensor, "rows seq"],
-    prefix_length: int,
-) -> Float[Tensor, "rows seq"]:
-    """Only the log-probs of `row_scores`, at temperature 1."""
-    return row_scores(call, input_ids, targets, needed, prefix_length).logprobs
-
-
 def expand_cache(cache: DynamicCache, rows: int) -> None:
     """Make a cache of one row serve `rows` rows, as views."""
     for layer in cache.layers:

@@ -109,7 +109,7 @@ class Request:
         assert self.text is not None
         text = self.text.text[: self.cut] if self.cut is not None else self.text.text
         if self.cut is None:
-            text = text[: len(text) - _waiting(text, self.params.stop)]
+            text = text[: len(text) - _held_back(text, self.params.stop)]
         tokens = slice(self.told_tokens, len(self.sampled))
         if tokens.start == tokens.stop and len(text) <= self.told_text:
             return None
@@ -165,7 +165,7 @@ class Request:
         return True
 
 
-def _waiting(text: str, stops: Sequence[str]) -> int:
+def _held_back(text: str, stops: Sequence[str]) -> int:
     """Length of the longest end of `text` that a stop string begins with."""
     longest = max((len(stop) for stop in stops), default=0)
     for length in range(min(longest - 1, len(text)), 0, -1):

@@ -53,10 +53,6 @@ class RowSlots:
         """Forget a state."""
         self.caches[slot] = None
 
-    def clear(self) -> None:
-        """Forget every state."""
-        self.caches = [None] * len(self.caches)
-
     def bytes_per_token(self) -> int:
         """Size of the state of a row of 256 tokens, divided by them."""
         return self.token_bytes

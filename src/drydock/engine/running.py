@@ -100,15 +100,6 @@ class RunningRows:
             gone.append(request)
         return gone[::-1]
 
-    def clear(self) -> list[Request]:
-        """Take out every request and forget all keys and values."""
-        gone, self.requests = self.requests, []
-        for request in gone:
-            request.owner = None
-        self._decoder.slots.clear()
-        self._prefixes.clear()
-        return gone
-
     def _run(self, first_slot: int, batch: list[Request]) -> Tensor:
         self._adapters.route([request.params.adapter for request in batch])
         if not batch[0].scores_prompt:

@@ -5,14 +5,16 @@ stays as it is; it names the base that it was trained on, and one trained on ano
 compares what it holds with the file afterwards.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from drydock.engine.lora_settings import LoraConfig
 from drydock.engine.weights import assign_weights, fingerprint, holds_weights, read_weights, unique_weights, weight_kind
-from drydock.errors import EngineError
+from drydock.errors import ConfigError, EngineError
 
 
 class SamplerWeights:
@@ -53,7 +55,7 @@ class SamplerWeights:
             )
 
     def _load_adapter(self, path: Path, expected_fingerprint: str) -> None:
-        from drydock.engine.lora import adapter_tensors, assign_adapter, attach_adapter, read_adapter
+        from drydock.engine.lora import adapter_tensors, assign_adapter, read_adapter
 
         file = read_adapter(path)
         _check(path, file.fingerprint, expected_fingerprint)
@@ -63,15 +65,30 @@ class SamplerWeights:
                 f"the adapter in {path} has settings {file.settings.model_dump()}, inference_config.peft_config says "
                 f"{self._expected.model_dump()}"
             )
-        if self.adapter is None or not self.adapter.same_adapter(file.settings):
-            self._drop_adapter()
-            attach_adapter(self._model, file.settings)
-            self.adapter = file.settings
-        assign_adapter(self._model, file.tensors)
+        if self.adapter is not None and self.adapter.same_adapter(file.settings):
+            assign_adapter(self._model, file.tensors)
+        else:
+            self._exchange_adapter(file.settings, file.tensors)
         held = adapter_tensors(self._model)
         if not all(torch.equal(tensor.cpu(), file.tensors[name]) for name, tensor in held.items()):
             raise EngineError(f"after loading {path} the sampler's adapter differs from the file")
         self.fingerprint = file.fingerprint
+
+    def _exchange_adapter(self, settings: LoraConfig, tensors: Mapping[str, Tensor]) -> None:
+        """Hold an adapter with other settings than before; the one before comes back where that cannot be."""
+        from drydock.engine.lora import adapter_tensors, assign_adapter, attach_adapter, detach_adapter
+
+        before, held = self.adapter, {name: tensor.clone() for name, tensor in adapter_tensors(self._model).items()}
+        self._drop_adapter()
+        try:
+            attach_adapter(self._model, settings)
+            assign_adapter(self._model, tensors)
+        except (ConfigError, EngineError) as error:
+            detach_adapter(self._model)
+            if before is not None:
+                self._exchange_adapter(before, held)
+            raise EngineError(f"the adapter does not fit the sampler's model: {error}") from error
+        self.adapter = settings
 
     def _drop_adapter(self) -> None:
         if self.adapter is not None:

@@ -1,24 +1,19 @@
 """Sampling with torch: continuous batching of ragged requests over any Hugging Face causal model.
 
-A request waits, is prefilled (only what the prefix cache does not hold, several requests in one pass where that
-costs little padding), then decodes in step with all other running requests until it ends; its keys and values go to
-the prefix cache, and its slot to the last running request. A request for n samples is n rows that share one prompt.
-
-When several waiting requests begin alike, the first is prefilled alone and the others take its prefix from there.
+A request waits (`waiting`), is prefilled (only what the prefix cache does not hold, several requests in one pass where
+that costs little padding), then decodes in step with all other running requests (`running`) until it ends; its keys
+and values go to the prefix cache, and its slot to the last running request. A request for n samples is n rows that
+share one prompt.
 
 New weights forget the keys and values that the old ones made. Requests that are running on them then start over from
 their tokens so far: what they sampled stays, what follows is sampled by the new policy, and their result names the
 version that sampled its first token.
 
-A request is admitted when there is room for it to grow by some tokens. Where requests turn out longer than the memory
-for keys and values allows, the one that sampled least goes back to wait and later goes on where it was.
-
 What goes wrong for one request ends that request with an error; the others go on.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +22,7 @@ import torch
 from torch import Tensor
 
 from drydock.engine.adapters import Adapters, read_adapter_source
-from drydock.engine.bending import Bending
+from drydock.engine.bending import Bending, bend_rows
 from drydock.engine.choice import ChoiceRules, choose_tokens
 from drydock.engine.decoder import SlotDecoder
 from drydock.engine.detokenizer import Detokenizer, TokenText
@@ -39,7 +34,7 @@ from drydock.engine.model import (
     max_positions,
     vocabulary_size,
 )
-from drydock.engine.prefix_cache import PrefixCache, Tokens, block_chain
+from drydock.engine.prefix_cache import PrefixCache, Tokens
 from drydock.engine.prompt_scores import top_logprobs
 from drydock.engine.request import Request
 from drydock.engine.row_decoder import RowDecoder
@@ -47,6 +42,7 @@ from drydock.engine.running import RunningRows
 from drydock.engine.sampler_weights import SamplerWeights
 from drydock.engine.settings import InferenceConfig, parse_settings
 from drydock.engine.types import SamplePiece, SampleResult, WeightSet
+from drydock.engine.waiting import WaitingRequests
 from drydock.engine.weights import weight_kind
 from drydock.errors import EngineError, UserError
 from drydock.wire.rest import SamplingParams
@@ -87,15 +83,19 @@ class TorchSamplingEngine:
         self._decode_text = {skip: TokenText(self.tokenizer, skip_special=skip) for skip in (True, False)}
         decoder = self._decoder = _decoder_for(self.model)
         token_bytes = max(decoder.slots.bytes_per_token(), 1)
-        self._kv_tokens = self.config.kv_cache_tokens or min(KV_BYTES // token_bytes, KV_TOKENS)
         stored = self.config.prefix_cache_tokens
         budget = min(PREFIX_BYTES // token_bytes, PREFIX_TOKENS) if stored is None else stored
         self._prefixes = PrefixCache(budget, whole=decoder.whole)
         self._adapters = Adapters(self.model)
+        self._waiting = WaitingRequests(
+            self._prefixes,
+            self._adapters,
+            max_rows=self.config.max_running_rows,
+            kv_tokens=self.config.kv_cache_tokens or min(KV_BYTES // token_bytes, KV_TOKENS),
+        )
         self._running = RunningRows(decoder, self._prefixes, self._adapters, self.config.max_prefill_tokens)
         self._seed = seed
         self._submitted = 0
-        self._waiting: deque[Request] = deque()
         self._ids: dict[str, list[Request]] = {}
         self._finished: list[SampleResult] = []
         self._rules: ChoiceRules | None = None
@@ -110,12 +110,12 @@ class TorchSamplingEngine:
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to do or to return."""
-        return bool(self._running.requests or self._waiting or self._finished)
+        return bool(self._running.requests or self._waiting.requests or self._finished)
 
     @property
     def load(self) -> tuple[int, int]:
         """Numbers of running and of waiting samples."""
-        return len(self._running.requests), len(self._waiting)
+        return len(self._running.requests), len(self._waiting.requests)
 
     @property
     def adapters(self) -> dict[str, str]:
@@ -162,13 +162,12 @@ class TorchSamplingEngine:
                 )
             )
         self._ids[request_id] = samples
-        self._waiting.extend(samples)
+        self._waiting.requests.extend(samples)
 
     @torch.inference_mode()
     def step(self) -> list[SampleResult]:
         """Admit waiting requests, sample one token for each running one, return those that finished."""
-        if self._waiting:
-            self._admit()
+        self._admit()
         self._make_room()
         if self._running.requests:
             if self._rules is None:
@@ -193,8 +192,8 @@ class TorchSamplingEngine:
             return False
         for request in list(requests):
             request.finish_reason = "abort"
-            if request in self._waiting:
-                self._waiting.remove(request)
+            if request in self._waiting.requests:
+                self._waiting.requests.remove(request)
                 self._report(request)
         self._retire()
         return True
@@ -209,7 +208,11 @@ class TorchSamplingEngine:
         whole = weight_kind(path) == "whole"
         if not whole:
             self._adapters.refuse_beside(path)
-        self._weights.load(path, fingerprint)
+        try:
+            self._weights.load(path, fingerprint)
+        except EngineError:
+            self._adapters.policy_changed(self._weights.adapter)
+            raise
         if whole and (dropped := self._adapters.clear()):
             logger.warning("new base weights: adapters %s were made for others and are dropped", ", ".join(dropped))
         self._adapters.policy_changed(self._weights.adapter)
@@ -265,71 +268,26 @@ class TorchSamplingEngine:
     def _start_over(self, concerned: Callable[[Request], bool]) -> None:
         """Have requests computed anew from their tokens so far, and forget what finished ones computed."""
         gone = self._running.retire(concerned, keep_prefixes=False)
-        for request in (*gone, *self._waiting):
+        for request in (*gone, *self._waiting.requests):
             request.chain = []
-        self._waiting.extendleft(reversed(gone))
+        self._waiting.put_back(gone)
         self._prefixes.clear()
         self._rules = None
 
     def _admit(self) -> None:
-        """Prefill waiting requests, in rounds: a request that begins like one of its round waits for the next."""
-        while self._waiting:
-            chosen: list[Request] = []
-            begun: set[int] = set()
-            later: deque[Request] = deque()
-            while self._waiting and self._fits(chosen):
-                request = self._waiting.popleft()
-                if not self._placed(request):
-                    continue
-                if self._begins_alike(request, begun):
-                    later.append(request)
-                else:
-                    chosen.append(request)
-            later.extend(self._waiting)
-            self._waiting = later
+        """Prefill waiting requests, in rounds."""
+        while self._waiting.requests:
+            chosen, failed = self._waiting.next_round(self._running.requests)
+            for request in failed:
+                self._report(request)
             if not chosen:
                 return
             self._prefill(chosen)
 
-    def _placed(self, request: Request) -> bool:
-        """Find the request's place in the prefix cache; False, with the request failed, when its adapter is gone."""
-        try:
-            request.space = self._adapters.space(request.params.adapter)
-        except UserError as error:
-            request.fail(str(error))
-            self._report(request)
-            return False
-        request.chain = block_chain(request.tokens, request.chain, request.space)
-        return True
-
-    def _begins_alike(self, request: Request, begun: set[int]) -> bool:
-        """Whether a request chosen before it will have computed more of its prompt than anyone has now."""
-        if self._prefixes.whole:
-            held = self._prefixes.find(request.tokens, request.chain, request.routing_key, request.space)[1]
-            mark = hash((request.space, request.tokens.tobytes()))
-            if held < len(request.tokens) - 1 and mark in begun:
-                return True
-            begun.add(mark)
-            return False
-        held = self._prefixes.depth(request.chain)
-        if len(request.chain) > held and request.chain[held] in begun:
-            return True
-        begun.update(request.chain)
-        return False
-
-    def _fits(self, chosen: list[Request]) -> bool:
-        rows = len(self._running.requests) + len(chosen)
-        if rows == 0:
-            return True
-        longest = max(r.expected_length for r in (*self._running.requests, *chosen, self._waiting[0]))
-        return rows < self.config.max_running_rows and (rows + 1) * longest <= self._kv_tokens
-
     def _make_room(self) -> None:
-        """Send those that sampled least back to wait while the running ones hold more keys and values than may be."""
-        running = self._running.requests
-        while len(running) > 1 and len(running) * max(request.length for request in running) > self._kv_tokens:
-            least = min(running, key=lambda request: len(request.sampled))
-            self._waiting.extendleft(self._running.retire(lambda request, least=least: request is least))
+        """Send running requests back to wait until the others have room."""
+        while (least := self._waiting.one_too_many(self._running.requests)) is not None:
+            self._waiting.put_back(self._running.retire(lambda request, least=least: request is least))
             self._rules = None
 
     def _prefill(self, requests: list[Request]) -> None:
@@ -352,7 +310,7 @@ class TorchSamplingEngine:
 
     def _accept(self, requests: list[Request], logits: Tensor, rules: ChoiceRules) -> None:
         uniform = torch.tensor([request.uniform() for request in requests], device=logits.device)
-        chosen = choose_tokens(logits, rules, uniform, _bent(requests, logits))
+        chosen = choose_tokens(logits, rules, uniform, bend_rows([request.bending for request in requests], logits))
         self.stats["sampled_tokens"] += len(requests)
         wanted = [row for row, request in enumerate(requests) if request.params.logprobs]
         top = {}
@@ -390,14 +348,3 @@ def _decoder_for(model: Any) -> SlotDecoder | RowDecoder:
         decoder = RowDecoder(model)
         decoder.check()
     return decoder
-
-
-def _bent(requests: Iterable[Request], logits: Tensor) -> Tensor | None:
-    """Logits with each request's penalties and biases; None where no request has any."""
-    bent: Tensor | None = None
-    for row, request in enumerate(requests):
-        if request.bending is not None:
-            if bent is None:
-                bent = logits.clone() if logits.dtype == torch.float64 else logits.float().clone()
-            bent[row] = request.bending(logits[row])
-    return bent

@@ -44,7 +44,7 @@ class SampleResult:
     logprobs: natural log, one per token id, under softmax(logits / temperature) before penalties, biases and cuts
         (temperature 0: under softmax(logits)).
     top_logprobs: per token the likeliest ones under the same distribution, where they were asked for.
-    text: the tokens decoded without special tokens, cut before a matched stop string.
+    text: the tokens decoded, without an end token, and cut at a matched stop string (before or behind it, as asked).
     policy_version: version of the weights that sampled the first token.
     prompt_tokens, cached_tokens: length of the prompt, and how much of it was not computed again.
     """

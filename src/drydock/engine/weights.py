@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from drydock.atomic import replace_file
+from drydock.engine.lora_settings import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from drydock.errors import EngineError
 
 ADAPTER_TENSOR = re.compile(r"\.lora_(?:A|B|embedding_A|embedding_B)\.")
@@ -64,7 +65,7 @@ def write_weights(weights: Mapping[str, Tensor], path: Path) -> str:
 def weight_kind(path: Path) -> Literal["whole", "adapter"]:
     """Whether a weight file, or a checkpoint's folder, holds a whole model or an adapter; `whole` if unreadable."""
     if path.is_dir():
-        return "adapter" if (path / "adapter_config.json").is_file() else "whole"
+        return "adapter" if (path / ADAPTER_CONFIG).is_file() else "whole"
     try:
         with safe_open(path, framework="pt") as file:
             return "adapter" if "peft_config" in (file.metadata() or {}) else "whole"
@@ -74,7 +75,7 @@ def weight_kind(path: Path) -> Literal["whole", "adapter"]:
 
 def adapter_fingerprint(folder: Path) -> str:
     """Fingerprint of the adapter in a checkpoint's folder. Raises EngineError when it cannot be read."""
-    return fingerprint(read_weights(folder / "adapter_model.safetensors"))
+    return fingerprint(read_weights(folder / ADAPTER_WEIGHTS))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -16,7 +16,6 @@ q are the teacher's probabilities (`context.teacher_topk_log_probs_shifted`, of 
 1 - sum_k q_k, p likewise. The KL of the coarser distribution: never negative, 0 iff the student agrees on all k.
 """
 
-import math
 from typing import Literal
 
 import numpy as np
@@ -107,4 +106,4 @@ def _forward_kl(inputs: LossInputs) -> Tensor:
 
 def _rest(candidates: Tensor) -> Tensor:
     """Probability of all tokens beside the candidates, at least `SMALLEST_REST`."""
-    return (1.0 - candidates.exp().sum(dim=-1)).clamp(min=SMALLEST_REST, max=math.inf)
+    return (1.0 - candidates.exp().sum(dim=-1)).clamp(min=SMALLEST_REST)

@@ -19,7 +19,7 @@ from drydock.losses.grpo_config import GrpoConfig
 from drydock.losses.m2po import m2_keep
 from drydock.losses.off_policy import correct
 from drydock.losses.policy import policy_output
-from drydock.losses.ratio import behaviour, behaviour_weight, exp_clamped, loglinear_prox, proximal, row_mean
+from drydock.losses.ratio import behaviour, exp_clamped, loglinear_prox, proximal, row_mean
 from drydock.losses.sapo import sapo_terms
 
 
@@ -46,14 +46,15 @@ def grpo_loss(inputs: LossInputs, config: GrpoConfig, denominators: Denominators
     terms, clipped = _surrogate(inputs.logprobs, ratio, advantages, config)
 
     gap = torch.where(trained, (prox - old).detach(), 0.0)
-    weight = behaviour_weight(gap, torch.zeros_like(gap), config.behav_imp_weight_cap)
-    means, maxima, minima = _version_metrics(inputs, prox, config)
+    uncapped, cap = exp_clamped(gap), config.behav_imp_weight_cap
+    weight = uncapped if cap is None else torch.where(uncapped <= cap, uncapped, 0.0)
+    means, maxima = _version_metrics(inputs, prox, config)
+    minima: dict[str, Tensor] = {}
     if inputs.prox_logprobs is not None or config.prox_logp_method == "loglinear":
-        uncapped = exp_clamped(gap)
         means["behav_imp_weight"] = (mask * weight).sum()
         means["sampler_trainer_kl"] = (mask * (uncapped - 1.0 - gap)).sum()
-        if config.behav_imp_weight_cap is not None:
-            means["behav_capped"] = (mask * (uncapped > config.behav_imp_weight_cap)).sum()
+        if cap is not None:
+            means["behav_capped"] = (mask * (uncapped > cap)).sum()
     if config.off_policy_correction is not None:
         bypass = inputs.prox_logprobs is None and config.prox_logp_method != "loglinear"
         trainer = inputs.logprobs.detach() if bypass else prox
@@ -61,7 +62,7 @@ def grpo_loss(inputs: LossInputs, config: GrpoConfig, denominators: Denominators
         weight = weight * fix.keep if config.off_policy_correction.tis_ratio_type is None else fix.weight
         means |= fix.means
         maxima |= fix.maxima
-        minima |= fix.minima
+        minima = fix.minima
     if inputs.is_weights is not None:
         weight = weight * inputs.is_weights
     if config.m2_threshold is not None:
@@ -105,7 +106,8 @@ def _surrogate(logprobs: Tensor, ratio: Tensor, advantages: Tensor, config: Grpo
 @torch.no_grad()
 def _version_metrics(
     inputs: LossInputs, prox: Tensor, config: GrpoConfig
-) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Further means and maxima."""
     means: dict[str, Tensor] = {}
     maxima: dict[str, Tensor] = {}
     if inputs.versions is not None and config.current_version is not None:
@@ -117,4 +119,4 @@ def _version_metrics(
         if config.prox_logp_method == "metrics":
             gap = loglinear_prox(inputs, config.current_version) - prox
             means["prox_loglinear_diff"] = (inputs.loss_mask * gap.abs()).sum()
-    return means, maxima, {}
+    return means, maxima

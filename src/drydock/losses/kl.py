@@ -21,9 +21,9 @@ from torch import Tensor
 
 from drydock.errors import UserError
 from drydock.losses.base import Sent
+from drydock.losses.ratio import MAX_LOG_RATIO
 
 KlType = Literal["k1", "kl", "abs", "k2", "mse", "k3", "low_var_kl"]
-MAX_LOG_RATIO = 20.0
 MAX_KL = 10.0
 
 

@@ -63,9 +63,3 @@ def proximal(inputs: LossInputs, method: ProxMethod, current_version: int | None
     if method == "loglinear":
         return loglinear_prox(inputs, current_version or 0)
     return behaviour(inputs) if inputs.prox_logprobs is None else inputs.prox_logprobs
-
-
-def behaviour_weight(prox: Tensor, old: Tensor, cap: float | None) -> Float[Tensor, "rows seq"]:
-    """exp(prox - old), detached, 0 where above the cap."""
-    weight = exp_clamped((prox - old).detach())
-    return weight if cap is None else torch.where(weight <= cap, weight, 0.0)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from drydock.report.metrics import series
+
 WINDOW = 10
 
 
@@ -17,10 +19,8 @@ class RewardCurve:
 
     @classmethod
     def from_metrics(cls, records: Sequence[dict[str, Any]]) -> Self:
-        def series(name: str) -> tuple[tuple[int, float], ...]:
-            return tuple((record["step"], record[name]) for record in records if record.get(name) is not None)
-
-        return cls(series("reward/avg_raw_reward"), series("eval/all/avg_score"))
+        """The curve that metrics.jsonl tells."""
+        return cls(series(records, "reward/avg_raw_reward"), series(records, "eval/all/avg_score"))
 
     def windows(self) -> list[tuple[int, int, float]]:
         """(first step, last step, mean reward) of each ten steps in a row; the last window may be shorter."""

@@ -7,6 +7,7 @@ so that `'reward/avg_raw_reward'` in it marks a step as done.
 import json
 import logging
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ class MetricsFile:
         if not self._file.exists():
             return []
         return [json.loads(line) for line in self._file.read_text().splitlines() if line.strip()]
+
+
+def series(records: Sequence[dict[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
+    """(step, value) of each record that has a value of this name."""
+    return tuple((record["step"], record[name]) for record in records if record.get(name) is not None)
 
 
 def _plain(value: Any) -> Any:

@@ -22,6 +22,7 @@ class RunPaths(Protocol):
     def log(self) -> Path: ...
     @property
     def graph_svg(self) -> Path: ...
+    def saved_checkpoints(self) -> list[Path]: ...
 
 
 EDGE = 5
@@ -61,9 +62,7 @@ def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None
             "easy for it, or the group is too small",
             markup=False,
         )
-    saved = sorted(
-        (paths.root / "checkpoints").glob("step_*"), key=lambda folder: int(folder.name.removeprefix("step_"))
-    )
+    saved = paths.saved_checkpoints()
     model = (
         saved[-1] if saved else "not in this folder; trainer.save_final_checkpoint=true saves it at the end of a run"
     )

@@ -4,10 +4,9 @@
 `require_job` for it.
 """
 
-import json
-
 from fastapi import Request
 
+from drydock.service import body
 from drydock.service.context import service_of
 from drydock.service.identity import Identity, Role, identity_of
 from drydock.service.problems import Refusal
@@ -48,7 +47,7 @@ async def _only_reads(request: Request, identity: Identity) -> bool:
     if identity.role is not Role.VIEWER or not request.url.path.endswith("/operation"):
         return False
     try:
-        body = json.loads(await request.body())
-    except ValueError:
+        parsed = body.json_object(await request.body())
+    except Refusal:
         return False
-    return isinstance(body, dict) and body.get("operation_type") in _READING_OPERATIONS
+    return parsed.get("operation_type") in _READING_OPERATIONS

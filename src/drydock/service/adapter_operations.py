@@ -5,7 +5,6 @@ resumable one of a LoRA job, this job by default. Every sampling sub-job holds t
 started again after it died holds those of its configuration (`inference_config.adapters`) only.
 """
 
-import asyncio
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,9 +12,9 @@ from starlette.requests import Request
 
 from drydock.service import body
 from drydock.service.access import require_source
+from drydock.service.ask_all import ask_all
 from drydock.service.context import Service, service_of
 from drydock.service.problems import Refusal
-from drydock.service.worker_group import OperationError
 from drydock.wire.rest import OperationBody
 
 TIMEOUT_S = 120.0
@@ -64,11 +63,4 @@ async def held(service: Service, job_id: str) -> dict[str, Any]:
 
 async def _ask(service: Service, job_id: str, op: str, **fields: Any) -> list[dict[str, Any]]:
     job = await service.jobs.require_running(job_id)
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            replies = await asyncio.gather(*(worker.call(op, **fields) for worker in job.sampling()))
-    except TimeoutError as error:
-        raise Refusal(504, f"{op}: running sequences took longer than {TIMEOUT_S:g} s") from error
-    except OperationError as error:
-        raise Refusal(422 if error.blame == "user" else 500, f"{op}: {error.message}") from error
-    return [reply.header["result"] for reply in replies]
+    return await ask_all(job.sampling(), op, TIMEOUT_S, **fields)

@@ -11,13 +11,13 @@ from starlette.requests import Request
 
 from drydock.errors import WireError
 from drydock.service.problems import Refusal, field_errors
-from drydock.wire.blob import parse_json
+from drydock.wire.blob import Bytes, parse_json
 from drydock.wire.frame import decode_frame
 
 SMALL_BYTES = 1 << 18
 
 
-async def aside[T](work: Callable[[bytes], T], data: bytes) -> T:
+async def aside[D: Bytes, T](work: Callable[[D], T], data: D) -> T:
     """`work(data)`, off the event loop where reading so much would hold up other calls."""
     return await asyncio.to_thread(work, data) if len(data) > SMALL_BYTES else work(data)
 

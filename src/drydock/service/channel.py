@@ -37,7 +37,7 @@ class ChannelClosed(Exception):
     """The process at the other end is gone (control flow between the two halves, never shown to a user)."""
 
 
-def pack(message: Message) -> bytes:
+def _pack(message: Message) -> bytes:
     """The bytes of a message's lengths and header; the payload follows them on the stream."""
     header = json.dumps(message.header, separators=(",", ":")).encode()
     return _LENGTHS.pack(len(header), len(message.payload)) + header
@@ -72,7 +72,7 @@ class WorkerChannel:
     def send(self, message: Message) -> None:
         """Writes a whole message; raises ChannelClosed when nobody reads any more."""
         try:
-            self._sock.sendall(pack(message))
+            self._sock.sendall(_pack(message))
             if message.payload:
                 self._sock.sendall(message.payload)
         except OSError as error:
@@ -106,12 +106,6 @@ class ServiceChannel:
         self._writer = writer
 
     @classmethod
-    async def open(cls, sock: socket.socket) -> "ServiceChannel":
-        """Takes over one end of a connected pair."""
-        sock.setblocking(False)
-        return cls(*await asyncio.open_unix_connection(sock=sock, limit=_STREAM_BYTES))
-
-    @classmethod
     async def connect(cls, path: Path) -> "ServiceChannel":
         """Connects to a worker's socket. Raises OSError when nobody listens there."""
         return cls(*await asyncio.open_unix_connection(path, limit=_STREAM_BYTES))
@@ -131,7 +125,7 @@ class ServiceChannel:
 
     def write(self, message: Message) -> None:
         """Queues a whole message without waiting for room; for small ones."""
-        self._writer.write(pack(message))
+        self._writer.write(_pack(message))
         if message.payload:
             self._writer.write(message.payload)
 

@@ -2,12 +2,12 @@
 
 A checkpoint is a folder `jobs/<job>/checkpoints/<id>`, complete once it has its final name (the engine writes under a
 temporary one), and a row in the store written after that. It outlives its job, and another job may load it or start
-from it. A checkpoint that is being loaded, or that a job which has not ended started from, is not deleted. Its folder
-goes out of reach (renamed) before its row goes, and is removed after that.
+from it. A checkpoint that someone needs is not deleted: one that is being loaded, that a job which has not ended
+started from or names as its model or adapter, or that its trainer goes on from when its process dies. A checkpoint's
+folder goes out of reach (renamed) before its row goes, and is removed after that.
 
-After a save the job's `checkpoint_retention` removes older checkpoints, never one that someone may still need: besides
-those above what a live job's trainer would restart from, what a live job names as its model or adapter, and what an
-export still opens.
+After a save the job's `checkpoint_retention` removes older checkpoints, none that is needed or that an export still
+opens, and never the newest resumable one.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from drydock.service.export_leases import drop_lease, leased, take_lease
 from drydock.service.jobs import Jobs
 from drydock.service.live_job import LiveJob
 from drydock.service.problems import Refusal
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.store import Store
 from drydock.service.timestamps import iso
 from drydock.wire.rest import SaveBody
@@ -51,7 +51,7 @@ class Checkpoints:
         self._jobs = jobs
         self._loading: Counter[Path] = Counter()
 
-    async def choose_id(self, job: LiveJob, body: SaveBody) -> str:
+    def choose_id(self, job: LiveJob, body: SaveBody) -> str:
         """The new checkpoint's id, the caller's where it gave one. Raises Refusal 422 for a bad or taken one."""
         chosen = body.checkpoint_id or f"cp_{uuid.uuid4().hex}"
         if not _ID.fullmatch(chosen):
@@ -118,11 +118,11 @@ class Checkpoints:
         """Removes a checkpoint for good. Raises Refusal: 404 for an unknown one, 409 for one in use."""
         path = await self.find(job_id, checkpoint_id, unknown_status=404)
         name = f"checkpoint {checkpoint_id} of job {job_id}"
+        reason = (await self._needed()).get(path)
+        if reason is not None:
+            raise Refusal(409, f"{name} is {reason}")
         if self._loading[path]:
             raise Refusal(409, f"{name} is being loaded; delete it afterwards")
-        user = await self._started_from(job_id, checkpoint_id)
-        if user is not None:
-            raise Refusal(409, f"{name} is what job {user} started from; delete it once that job is over")
         gone = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
         path.rename(gone)
         table = tables.checkpoints
@@ -151,7 +151,7 @@ class Checkpoints:
             StoredCheckpoint(row["checkpoint_id"], row["global_steps"] or 0, row["checkpoint_type"], row["created_at"])
             for row in rows
         ]
-        named = self._jobs.restart_points() | await self._named_by_live_jobs()
+        named = await self._needed()
         needed = [row["checkpoint_id"] for row in rows if Path(row["path"]) in named or leased(Path(row["path"]))]
         for checkpoint_id in removable_checkpoints(
             stored, keep_last=policy.keep_last, keep_every=policy.keep_every_steps, needed=needed
@@ -190,24 +190,22 @@ class Checkpoints:
         finally:
             self._loading[path] -= 1
 
-    async def _started_from(self, job_id: str, checkpoint_id: str) -> str | None:
-        """A job that has not ended and has this checkpoint as the source of a sub-job."""
+    async def _needed(self) -> dict[Path, str]:
+        """Folders that jobs which have not ended need, and for each what it is to one of them."""
         over = [status.value for status in JobStatus if status.terminal]
+        found: dict[Path, str] = {}
         for row in await self._store.run(lambda connection: _unfinished(connection, over)):
-            for config in row["body"].get("sub_job_configs") or ():
-                source = config.get("source_checkpoint_info") or {}
-                if (source.get("source_job_id"), source.get("checkpoint_id")) == (job_id, checkpoint_id):
-                    return row["job_id"]
-        return None
-
-    async def _named_by_live_jobs(self) -> set[Path]:
-        """Folders that a job which has not ended names as its model or as an adapter."""
-        over = [status.value for status in JobStatus if status.terminal]
-        found: set[Path] = set()
-        for row in await self._store.run(lambda connection: _unfinished(connection, over)):
+            job_id = row["job_id"]
             for config in row["body"].get("sub_job_configs") or ():
                 adapters = (config.get("inference_config") or {}).get("adapters") or {}
-                found |= {Path(str(name)) for name in (config.get("model_name"), *adapters.values())}
+                for named in (config.get("model_name"), *adapters.values()):
+                    found[Path(str(named))] = f"a model or an adapter of job {job_id}; delete it once that job is over"
+                source = config.get("source_checkpoint_info") or {}
+                if source:
+                    path = self._path(str(source.get("source_job_id")), str(source.get("checkpoint_id")))
+                    found[path] = f"what job {job_id} started from; delete it once that job is over"
+        for path, job_id in self._jobs.restart_points().items():
+            found[path] = f"what the trainer of job {job_id} goes on from when its process dies; save another one first"
         return found
 
     def _path(self, job_id: str, checkpoint_id: str) -> Path:

@@ -23,7 +23,8 @@ from typing import Any
 from drydock.service import logs
 from drydock.service.jobs import Jobs
 from drydock.service.problems import Refusal
-from drydock.service.request_table import RequestRecord, RequestTable
+from drydock.service.request_record import RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.request_view import STREAM_KIND, events_of, request_state
 from drydock.service.sse import KEEP_ALIVE, KEEP_ALIVE_S, event, next_change
 from drydock.service.timestamps import iso
@@ -146,15 +147,6 @@ async def log_events(
             while not changes.empty():
                 if changes.get_nowait() is None:
                     return
-
-
-def chosen_sub_job(view: dict[str, Any], sub_job_id: str | None) -> str:
-    """The sub-job whose log is meant. Raises Refusal 400 when there is a choice."""
-    known = [sub["sub_job_id"] for sub in view["sub_jobs"]]
-    chosen = [name for name in known if sub_job_id in (None, name)]
-    if len(chosen) != 1:
-        raise Refusal(400, f"sub_job_id: name one sub-job whose log to read ({', '.join(known)})")
-    return chosen[0]
 
 
 def _place(record: RequestRecord) -> str:

@@ -16,7 +16,7 @@ from drydock.service import body
 from drydock.service.live_job import LiveJob
 from drydock.service.meters import Meter, Metered
 from drydock.service.problems import Refusal
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.row_limits import RowLimits
 from drydock.service.training_batch import check_inputs, check_posts, decode
 from drydock.wire.frame import encode_frame

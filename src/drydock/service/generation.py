@@ -13,7 +13,7 @@ from typing import Any
 from drydock.service.live_job import LiveJob
 from drydock.service.meters import Meter, Metered
 from drydock.service.problems import Refusal
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.row_limits import RowLimits
 from drydock.service.worker_group import WorkerGroup
 from drydock.wire.rest import GenerateBody

@@ -16,7 +16,8 @@ from drydock.errors import WorkerLost
 from drydock.service.generation import replica, sample, sampled
 from drydock.service.live_job import LiveJob
 from drydock.service.meters import Metered
-from drydock.service.request_table import Outcome, RequestRecord, RequestTable
+from drydock.service.request_record import Outcome, RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.worker_group import OperationError, WorkerGroup
 from drydock.wire.rest import GenerateBody
 

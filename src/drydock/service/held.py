@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from drydock.service.problems import json_response
-from drydock.service.request_table import RequestRecord, RequestTable
+from drydock.service.request_record import RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.request_view import request_state
 
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d+(?:\.\d+)?)", re.IGNORECASE)

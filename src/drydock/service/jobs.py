@@ -113,6 +113,7 @@ class Jobs:
             await self._write(job)
         except BaseException:
             del self._live[job_id]
+            self._requests.close_job(job_id)
             raise
         self.supervise(job)
         return self._view_of(job)
@@ -136,9 +137,11 @@ class Jobs:
         jobs = [job for job in self._live.values() if job.status is JobStatus.RUNNING and not job.ending.done()]
         return sorted(jobs, key=lambda job: job.created_at)
 
-    def restart_points(self) -> set[Path]:
-        """Folders of the checkpoints from which trainers of live jobs would go on if they were started again."""
-        return {Path(job.progress.resume.path) for job in self._live.values() if job.progress.resume is not None}
+    def restart_points(self) -> dict[Path, str]:
+        """Checkpoints from which trainers of live jobs go on when their process dies, and for each its job's id."""
+        return {
+            Path(point.path): job.job_id for job in self._live.values() if (point := job.restart_point()) is not None
+        }
 
     async def require_known(self, job_id: str) -> None:
         """Raises Refusal 404 for an unknown job."""
@@ -153,7 +156,7 @@ class Jobs:
     def placed(self) -> list[Placed]:
         """Every sub-job that holds room."""
         return [
-            (job.owner, job.job_id, name, job.hardware, slots)
+            (job.job_id, name, job.hardware, slots)
             for job in self._live.values()
             if job.started_at is not None and job.ended_at is None and job.hardware is not None
             for name, slots in job.slots.items()
@@ -315,10 +318,7 @@ class Jobs:
                     raise WorkerLost("its process was not ready")
                 await worker.adopt(identity)
             except WorkerLost as error:
-                training = worker.spec.job_type == "training"
-                callers = [
-                    row["request_id"] for row in in_flight if (not row["kind"].startswith("generate")) == training
-                ]
+                callers = [row["request_id"] for row in in_flight if _waits_for(row, worker.spec)]
                 worker.gone(f"the service was restarted, and {name} was gone: {error}", callers)
 
         await asyncio.gather(*(find(name, worker) for name, worker in job.workers.items()))
@@ -370,3 +370,17 @@ class Jobs:
                 )
             )
         return specs
+
+
+def _waits_for(row: Row, spec: WorkerSpec) -> bool:
+    """Whether `recovery` takes this unfinished request up at that worker, so that it is told of the worker's loss."""
+    kind, given = row["kind"], row["arguments"]
+    match spec.job_type:
+        case "training" if kind in ("forward-backward", "step"):
+            return True
+        case "training" if kind in ("save", "load", "weight-sync"):
+            return bool(given)
+        case "sampling":
+            return kind in ("generate", "generate-stream")
+        case _:
+            return kind == "forward" and bool(given) and given["sub_job_id"] == spec.sub_job_id

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from drydock.service import body
 from drydock.service.context import service_of
 from drydock.service.held import answer_started
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 
 type Work = Callable[[RequestRecord], Awaitable[Outcome]]
 

@@ -12,8 +12,8 @@ from typing import Any
 from drydock.errors import TrainingRewound
 from drydock.service.chunk_groups import ChunkGroups
 from drydock.service.problems import Refusal
-from drydock.service.progress import Progress, is_resume_point, resume_point
-from drydock.service.request_table import RequestRecord
+from drydock.service.progress import Progress, ResumePoint, is_resume_point, resume_point
+from drydock.service.request_record import RequestRecord
 from drydock.service.schema import Row
 from drydock.service.worker_group import WorkerGroup
 from drydock.wire.rest import JobCreate
@@ -96,6 +96,11 @@ class LiveJob:
         config = self.workers[sub_job_id].spec.config
         block = config.get("training_config") or config.get("inference_config") or {}
         return block.get("on_worker_loss") == "restart"
+
+    def restart_point(self) -> ResumePoint | None:
+        """Where the trainer goes on when its process dies; None where it does not, or begins anew."""
+        restarts = any(self.restartable(worker.spec.sub_job_id) for worker in self.of_type("training"))
+        return self.progress.resume if restarts else None
 
     def begin_training(self, record: RequestRecord) -> None:
         """To be called first by every request that builds on the trainer's state.

@@ -1,7 +1,6 @@
 """The log-probability worker: scores rows with a model that never changes, one operation after the other."""
 
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from drydock.engine.logprob_engine import LogProbEngine
 from drydock.errors import EngineError
 from drydock.service.channel import Message
 from drydock.service.training_worker import real_tokens
-from drydock.service.worker import error_reply, log_failure
+from drydock.service.worker import answer_in_turn
 from drydock.service.worker_link import WorkerLink
 from drydock.wire.frame import decode_frame, encode_buffer
 
@@ -36,19 +35,7 @@ class LogProbWorker:
 
     def run(self) -> None:
         """Answers operations for ever."""
-        while True:
-            message = self._link.receive(None)
-            assert message is not None
-            number, op = message.header["id"], message.header["op"]
-            started = time.monotonic()
-            try:
-                reply = self._answer(op, message)
-            except Exception as error:
-                log_failure(logger, op, error)
-                reply = error_reply(number, error)
-            else:
-                logger.info("%s took %.3f s", op, time.monotonic() - started)
-            self._link.send(Message({**reply.header, "id": number}, reply.payload))
+        answer_in_turn(self._link, logger, self._answer)
 
     def _answer(self, op: str, message: Message) -> Message:
         if op != "forward":

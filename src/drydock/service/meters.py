@@ -10,15 +10,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from sqlalchemy import Connection
-from sqlalchemy.dialects import postgresql, sqlite
 
 from drydock.service import schema as tables
+from drydock.service.pool import CPU
+from drydock.service.store import insert_into
 
-CPU = "CPU"
-"""The hardware type whose slots are not GPUs."""
 OF_THE_JOB = ""
 """Sub-job id of what belongs to a job as a whole."""
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Meter(StrEnum):
@@ -85,7 +83,7 @@ def add(connection: Connection, entries: Iterable[Entry]) -> None:
     if not sums:
         return
     usage = tables.usage
-    statement = _INSERT[connection.dialect.name](usage)
+    statement = insert_into(connection, usage)
     keys = ("day", "job_id", "sub_job_id", "meter")
     statement = statement.on_conflict_do_update(
         index_elements=keys, set_={"quantity": usage.c.quantity + statement.excluded.quantity}

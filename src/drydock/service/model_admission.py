@@ -6,7 +6,6 @@ top of the model, and a trainer needs the same `peft_config` for it.
 """
 
 import asyncio
-from functools import lru_cache
 from typing import Any
 
 from drydock.service.checkpoints import Checkpoints
@@ -56,15 +55,6 @@ def gpus_of(config: SubJobConfig, index: int) -> int:
     if count != int(count):
         raise Refusal(422, f"sub_job_configs.{index}: n_gpus {count!r} is no whole number")
     return int(count)
-
-
-@lru_cache(maxsize=1024)
-def facts_of_sub_job(sub_job_id: str, model_name: str) -> ModelFacts | None:
-    """Facts of a running sub-job's model, as they were when first asked for; None where they are not known."""
-    try:
-        return facts_of(model_name, sub_job_id)
-    except Refusal:
-        return None
 
 
 def _facts(create: JobCreate) -> list[tuple[SubJobConfig, ModelFacts | None]]:

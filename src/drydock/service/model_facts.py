@@ -57,6 +57,9 @@ class ModelFacts:
         )
 
 
+NOTHING_KNOWN = ModelFacts(None, None, None, ())
+
+
 def facts_of(model_name: str, where: str) -> ModelFacts | None:
     """The model's facts, None for a hub model that is not on this machine yet.
 
@@ -68,7 +71,6 @@ def facts_of(model_name: str, where: str) -> ModelFacts | None:
         path = Path(model_name).expanduser()
     except RuntimeError as error:
         raise Refusal(422, f"{where}: {model_name[:200]!r} names a home folder that does not exist") from error
-    local = path.is_absolute() or model_name.startswith((".", "~")) or model_name.count("/") > 1
     try:
         if path.is_dir():
             if not (path / "config.json").is_file():
@@ -78,7 +80,7 @@ def facts_of(model_name: str, where: str) -> ModelFacts | None:
         raise Refusal(
             422, f"{where}: {model_name[:200]!r} is neither a folder nor a hub id that can be used: {error.strerror}"
         ) from error
-    if local:
+    if names_folder(model_name):
         raise Refusal(422, f"{where}: there is no model folder {model_name!r} on the service's machine")
     if not HUB_ID.fullmatch(model_name):
         raise Refusal(422, f"{where}: {model_name[:200]!r} is neither a folder nor a hub id (organisation/name)")
@@ -92,9 +94,27 @@ def facts_of(model_name: str, where: str) -> ModelFacts | None:
     return None
 
 
+def names_folder(model_name: str) -> bool:
+    """Whether a model's name can be a folder's only, because no hub id is written so."""
+    return model_name.startswith(("/", ".", "~")) or model_name.count("/") > 1
+
+
+@lru_cache(maxsize=1024)
+def facts_of_sub_job(sub_job_id: str, model_name: str) -> ModelFacts | None:
+    """Facts of a running sub-job's model, as they were when first asked for; None where they are not known."""
+    try:
+        return facts_of(model_name, sub_job_id)
+    except Refusal:
+        return None
+
+
 def read_facts(folder: Path) -> ModelFacts:
     """Facts of the model in `folder`; whatever cannot be read is None."""
-    return _read(folder, (folder / "config.json").stat().st_mtime_ns)
+    try:
+        version = (folder / "config.json").stat().st_mtime_ns
+    except OSError:
+        return NOTHING_KNOWN
+    return _read(folder, version)
 
 
 @lru_cache(maxsize=256)
@@ -104,7 +124,7 @@ def _read(folder: Path, _version: int) -> ModelFacts:
         text = config.get("text_config") or config
         text.items()
     except (OSError, ValueError, AttributeError):
-        return ModelFacts(None, None, None, ())
+        return NOTHING_KNOWN
     return ModelFacts(
         _positive(text.get("vocab_size")),
         _positive(text.get("max_position_embeddings")),

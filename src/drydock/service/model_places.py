@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drydock.service.identity import Identity, Role
+from drydock.service.model_facts import names_folder
 from drydock.service.problems import Refusal
 
 
@@ -38,7 +39,7 @@ def _place(name: Any, where: str, model_dirs: Sequence[Path], identity: Identity
         return name
     try:
         path = Path(name).expanduser()
-        local = local or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or path.is_dir()
+        local = local or names_folder(name) or path.is_dir()
         resolved = path.resolve() if local else None
     except (OSError, ValueError, RuntimeError):
         return name

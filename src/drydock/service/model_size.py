@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from drydock.service.gpus import QUERY_TIMEOUT_S
+from drydock.service.job_admission import wanted_slots
 from drydock.service.model_facts import ModelFacts
 from drydock.service.problems import Refusal
 from drydock.wire.rest import SubJobConfig
@@ -44,9 +45,7 @@ def check_size(models: list[tuple[SubJobConfig, ModelFacts | None]], hardware: s
     for index, (config, facts) in enumerate(models):
         needed = needed_bytes(config, facts, on_cpu=on_cpu)
         total += needed
-        block = config.training_config or config.inference_config or {}
-        gpus = block.get("n_gpus")
-        have = machine_bytes() if on_cpu else gpu_bytes(hardware) * (int(gpus) if isinstance(gpus, int | float) else 1)
+        have = machine_bytes() if on_cpu else gpu_bytes(hardware) * wanted_slots(config)
         if needed > have > 0 or (on_cpu and total > have):
             raise Refusal(
                 422,

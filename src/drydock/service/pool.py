@@ -14,6 +14,7 @@ from drydock.service.gpus import gpu_types
 from drydock.service.problems import Refusal
 
 CPU = "CPU"
+"""The hardware type whose slots are not GPUs."""
 LEAST_CPU_SLOTS = 8
 
 

@@ -16,7 +16,7 @@ from drydock.service import generation, generation_stream, schema, training_requ
 from drydock.service.context import Service
 from drydock.service.forward import forward
 from drydock.service.live_job import LiveJob
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.schema import Row
 from drydock.wire.status import JobStatus, RequestStatus
 

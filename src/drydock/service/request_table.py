@@ -14,7 +14,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,14 +23,14 @@ from sqlalchemy import Connection, select
 from drydock.errors import DrydockError
 from drydock.service import schema as tables
 from drydock.service.changes import Changes
-from drydock.service.channel import Message
 from drydock.service.ended_requests import ended_rows
 from drydock.service.meters import Entry, Metered, add, day_of
 from drydock.service.problems import Refusal
+from drydock.service.request_record import HARMLESS_KINDS, Outcome, RequestRecord
 from drydock.service.result_files import ResultFiles
 from drydock.service.schema import Row
 from drydock.service.store import Store, upsert
-from drydock.service.worker_group import OperationError, WorkerGroup, WorkerStopped
+from drydock.service.worker_group import OperationError, WorkerStopped
 from drydock.wire.blob import Bytes
 from drydock.wire.status import RequestStatus, advance
 
@@ -39,99 +39,8 @@ KEPT_IN_MEMORY = 1024
 """Finished requests that are answered from memory; older ones are read from the store."""
 KEYS_IN_MEMORY = 32_768
 """Idempotency keys of a live job that are found in memory; older ones are looked up in the store."""
-HARMLESS_KINDS = frozenset({"generate", "generate-stream", "forward"})
-"""Requests that change nothing: they may begin before they are written. The worker keeps their row meanwhile."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a request produced: a JSON object, or a frame whose value is that object with arrays in it.
-
-    metered: what it used, added to the usage table in the transaction that writes it as finished.
-    """
-
-    result: dict[str, Any] | None = None
-    frame: Bytes | None = None
-    metered: tuple[Metered, ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class RequestRecord:
-    """One request.
-
-    wants_tensors: DSSST1 results were asked for. arguments: what a restarted service needs to go on with it.
-    events: what a streaming request has told so far (`emit`), in order; delivered: how many of them polls without a
-    cursor have had. waiters: futures of held answers. claims: how often it was asked for again, by poll or by key.
-    """
-
-    request_id: str
-    job_id: str
-    kind: str
-    created_at: float
-    updated_at: float
-    status: RequestStatus = RequestStatus.PENDING
-    idempotency_key: str | None = None
-    body_sha256: str | None = None
-    wants_tensors: bool = False
-    arguments: dict[str, Any] | None = None
-    outcome: Outcome = field(default_factory=Outcome)
-    result_file: str | None = None
-    error: str | None = None
-    error_type: str | None = None
-    blame: str | None = None
-    events: list[dict[str, Any]] = field(default_factory=list)
-    delivered: int = 0
-    waiters: set[asyncio.Future[None]] = field(default_factory=set)
-    claims: int = 0
-    resumed: bool = False
-    before_asking: Callable[[], Awaitable[None]] | None = None
-    settled: list[Callable[[], None]] = field(default_factory=list)
-
-    async def ask(
-        self, worker: WorkerGroup, op: str, payload: Bytes = b"", *, part: str | None = None, **fields: Any
-    ) -> Message:
-        """The worker's answer to an operation of this request; one that a restart interrupted is waited for.
-
-        part: tells several operations of one request apart. Set `arguments` first. Raises as `WorkerGroup.call`.
-        """
-        op_id = self.request_id if part is None else f"{self.request_id}/{part}"
-        self.settled.append(partial(worker.acknowledge, op_id))
-        worker.announce(op_id)
-        if self.resumed:
-            return await worker.result_of(op_id)
-        if self.before_asking is not None:
-            await self.before_asking()
-        if self.kind in HARMLESS_KINDS:
-            fields["request"] = self.row()
-        return await worker.call(op, payload, op_id=op_id, **fields)
-
-    def row(self) -> Row:
-        """The request's row in the store."""
-        return {
-            "request_id": self.request_id,
-            "job_id": self.job_id,
-            "kind": self.kind,
-            "status": self.status.value,
-            "created_at": self.created_at,
-            "updated_at": self.updated_at,
-            "idempotency_key": self.idempotency_key,
-            "body_sha256": self.body_sha256,
-            "wants_tensors": int(self.wants_tensors),
-            "arguments": self.arguments,
-            "result": self.outcome.result,
-            "result_file": self.result_file,
-            "error": self.error,
-            "error_type": self.error_type,
-            "blame": self.blame,
-        }
-
-    @classmethod
-    def from_row(cls, row: Row) -> "RequestRecord":
-        """The request in a row."""
-        fields = {**row, "status": RequestStatus(row["status"]), "wants_tensors": bool(row["wants_tensors"])}
-        return cls(**{key: value for key, value in fields.items() if key != "result"}, outcome=Outcome(row["result"]))
 
 
 class RequestTable:
@@ -207,8 +116,8 @@ class RequestTable:
 
     def _begin(self, record: RequestRecord, work: Callable[[RequestRecord], Awaitable[Outcome]]) -> None:
         self._records[record.request_id] = record
-        if record.idempotency_key is not None:
-            keys = self._keys.setdefault(record.job_id, {})
+        keys = self._keys.get(record.job_id)
+        if keys is not None and record.idempotency_key is not None:
             keys[record.idempotency_key] = record.request_id
             if len(keys) > KEYS_IN_MEMORY:
                 del keys[next(iter(keys))]
@@ -360,7 +269,9 @@ class RequestTable:
                 return
             records = list(batch.values())
             try:
-                await asyncio.get_running_loop().run_in_executor(None, self._write_frames, records)
+                await asyncio.sleep(0)  # a request that was just begun sets its `arguments` first
+                while unfiled := [record for record in records if _lacks_file(record)]:
+                    await asyncio.to_thread(self._write_frames, unfiled)
                 written = [(record.row(), record.outcome.metered) for record in records]
                 await self._store.run(lambda connection: _write(connection, written))
             except BaseException:
@@ -378,8 +289,7 @@ class RequestTable:
 
     def _write_frames(self, records: list[RequestRecord]) -> None:
         for record in records:
-            frame = record.outcome.frame
-            if frame is not None and record.result_file is None:
+            if (frame := record.outcome.frame) is not None:
                 record.result_file = self._results.write(record.request_id, frame)
 
     def _evict(self) -> None:
@@ -389,6 +299,11 @@ class RequestTable:
         over = [r for r in self._records.values() if r.status.terminal and r.request_id not in self._dirty]
         for record in over[:surplus]:
             del self._records[record.request_id]
+
+
+def _lacks_file(record: RequestRecord) -> bool:
+    """Whether its frame is not in a file yet; a record may have got one while others were written."""
+    return record.outcome.frame is not None and record.result_file is None
 
 
 def _write(connection: Connection, written: Sequence[tuple[Row, Sequence[Metered]]]) -> None:

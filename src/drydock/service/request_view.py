@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from drydock.service.problems import Refusal
-from drydock.service.request_table import RequestRecord, RequestTable
+from drydock.service.request_record import RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.timestamps import iso
 from drydock.wire.chunks import result_bodies
 from drydock.wire.frame import decode_frame

@@ -1,10 +1,10 @@
 """Results with tensors, kept as DSSST1 frames in files, at most so many bytes of them.
 
 The oldest give way; a request whose result gave way says so (410) and keeps its status. Methods touch the disk: call
-them off the event loop, one at a time for `write`
-and `remove`.
+them off the event loop, from any thread.
 """
 
+import threading
 from collections import deque
 from collections.abc import Collection
 from pathlib import Path
@@ -23,17 +23,19 @@ class ResultFiles:
         found = sorted(((path.stat(), path.name) for path in folder.iterdir()), key=lambda item: item[0].st_mtime)
         self._sizes = deque((name, stat.st_size) for stat, name in found)
         self._total = sum(size for _, size in self._sizes)
+        self._lock = threading.Lock()
 
     def write(self, request_id: str, frame: Bytes) -> str:
         """Writes a frame and drops the oldest others beyond the limit; the file's name."""
         name = f"{request_id}.dssst1"
         (self._folder / name).write_bytes(frame)
-        self._sizes.append((name, len(frame)))
-        self._total += len(frame)
-        while self._total > self._max_bytes and len(self._sizes) > 1:
-            oldest, size = self._sizes.popleft()
-            (self._folder / oldest).unlink(missing_ok=True)
-            self._total -= size
+        with self._lock:
+            self._sizes.append((name, len(frame)))
+            self._total += len(frame)
+            while self._total > self._max_bytes and len(self._sizes) > 1:
+                oldest, size = self._sizes.popleft()
+                (self._folder / oldest).unlink(missing_ok=True)
+                self._total -= size
         return name
 
     def remove(self, names: Collection[str]) -> None:
@@ -41,8 +43,9 @@ class ResultFiles:
         for name in names:
             (self._folder / name).unlink(missing_ok=True)
         gone = set(names)
-        self._total -= sum(size for name, size in self._sizes if name in gone)
-        self._sizes = deque((name, size) for name, size in self._sizes if name not in gone)
+        with self._lock:
+            self._total -= sum(size for name, size in self._sizes if name in gone)
+            self._sizes = deque((name, size) for name, size in self._sizes if name not in gone)
 
     def read(self, name: str) -> bytes:
         """The frame in a file. Raises Refusal 410 when it gave way to newer ones."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drydock.service.model_admission import facts_of_sub_job
+from drydock.service.model_facts import facts_of_sub_job
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ GATHER_S = 0.05
 
 @contextmanager
 def service_log(state_dir: Path) -> Iterator[None]:
-    """Has everything that the package logs in the block written to the file; the package's root logger is Drydock's."""
+    """Has everything that the package logs in the block written to the file, and leaves its loggers as they were."""
     file = RotatingFileHandler(state_dir / LOG_FILE, maxBytes=MAX_BYTES, backupCount=KEPT, encoding="utf-8", delay=True)
     file.setFormatter(JsonLines())
     lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()

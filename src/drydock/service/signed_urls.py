@@ -6,15 +6,16 @@ wrong or spent signature is refused without saying which file there is.
 
 import hashlib
 import hmac
-import os
 import secrets
 import time
 from pathlib import Path
 from urllib.parse import quote
 
+from drydock.atomic import replace_file
 from drydock.service.problems import Refusal
 
 KEY_FILE = "signing.key"
+KEY_BYTES = 32
 VALID_S = 3600.0
 
 
@@ -26,15 +27,14 @@ class SignedUrls:
 
     @classmethod
     def of(cls, state_dir: Path) -> "SignedUrls":
-        """With the key in `state_dir`, made when missing."""
+        """With the key in `state_dir`, made when missing or not whole: anyone could sign with an empty one."""
         path = state_dir / KEY_FILE
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return cls(path.read_bytes())
-        key = secrets.token_bytes(32)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key)
+        key = path.read_bytes() if path.exists() else b""
+        if len(key) != KEY_BYTES:
+            key = secrets.token_bytes(KEY_BYTES)
+            with replace_file(path) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_bytes(key)
         return cls(key)
 
     def sign(self, path: str, expires_at: int) -> str:

@@ -80,15 +80,15 @@ class Standby:
         if self._dropped:
             process.kill()
         try:
-            attached = AttachedProcess(process, *await process.attach())
-            await attached.channel.send(Message({"op": "prepare"}))
+            channel, _ = await process.attach()
+            await channel.send(Message({"op": "prepare"}))
         except (WorkerLost, ChannelClosed) as error:
             if not self._dropped:
                 logger.warning("a worker process that was to be kept ready is gone: %s", error)
             process.kill()
             await process.ended()
             return None
-        return attached
+        return AttachedProcess(process, channel)
 
 
 async def _end(made: AttachedProcess) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.util.exc import CommandError
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, update
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
@@ -130,21 +130,18 @@ def fetch(connection: Connection, table: Table, **equal: Any) -> list[Row]:
     return [dict(row._mapping) for row in connection.execute(statement)]
 
 
+def insert_into(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An insert that can be told what to do where a row is there already."""
+    return _INSERT[connection.dialect.name](table)
+
+
 def upsert(connection: Connection, table: Table, rows: list[Row]) -> None:
     """Inserts rows, replacing the given columns of those with the same primary key, inside a transaction."""
-    statement = _INSERT[connection.dialect.name](table)
+    statement = insert_into(connection, table)
     keys = [column.name for column in table.primary_key]
     replaced = {name: statement.excluded[name] for name in rows[0] if name not in keys}
     storable = [{name: _storable(value) for name, value in row.items()} for row in rows]
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=replaced), storable)
-
-
-def fail_unfinished(connection: Connection, table: Table, terminal: Iterable[str], changes: Row) -> list[str]:
-    """Sets `changes` on every row whose status is not in `terminal`; the job ids concerned, once each."""
-    unfinished = table.c.status.not_in(list(terminal))
-    found = connection.execute(select(table.c.job_id).where(unfinished).distinct()).scalars().all()
-    connection.execute(update(table).where(unfinished).values(**changes))
-    return list(found)
 
 
 def _storable(value: Any) -> Any:

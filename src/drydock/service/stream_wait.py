@@ -6,7 +6,8 @@ A client that follows `next_cursor` polls again at once; held for a moment, such
 import asyncio
 import contextlib
 
-from drydock.service.request_table import RequestRecord, RequestTable
+from drydock.service.request_record import RequestRecord
+from drydock.service.request_table import RequestTable
 from drydock.service.request_view import STREAM_KIND, cursor_position, events_of
 
 HOLD_S = 1.0

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from drydock.errors import DrydockError, EngineError, WorkerLost
 from drydock.service.live_job import LiveJob
 from drydock.service.pool import Pool
+from drydock.service.problems import Refusal
 from drydock.service.standby import Standby
 from drydock.service.worker_group import OperationError, WorkerGroup
 from drydock.service.worker_process import AttachedProcess
@@ -53,7 +54,7 @@ class Supervisor:
         job = self._job
         try:
             await self._until_ending()
-        except DrydockError as error:
+        except (DrydockError, Refusal) as error:
             job.end(JobStatus.FAILED, str(error))
         except Exception as error:
             logger.exception("job %s failed inside the service", job.job_id)
@@ -141,8 +142,9 @@ class Supervisor:
             done, _ = await asyncio.wait({job.ending, *keepers}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             for keeper in [task for task in keepers if task in done]:
                 keeper.result()
-            busy = any(worker.open_calls for worker in job.workers.values())
-            if idle_s and not busy and time.monotonic() - job.last_used > idle_s:
+            if any(worker.open_calls for worker in job.workers.values()):
+                job.last_used = time.monotonic()
+            elif idle_s and time.monotonic() - job.last_used > idle_s:
                 job.end(JobStatus.TERMINATED, f"idle_timeout: no call for {idle_s} s")
 
     async def _keep(self, name: str) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 from sqlalchemy import update
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import SQLAlchemyError
 
 from drydock.errors import UserError
 from drydock.service import schema as tables
@@ -116,7 +116,7 @@ class Tokens:
             await asyncio.sleep(REFRESH_S)
             try:
                 await self.refresh()
-            except (DatabaseError, ValueError):
+            except (SQLAlchemyError, ValueError):
                 logger.exception("the tokens could not be read; those known before stay in force")
 
 
@@ -156,7 +156,7 @@ async def revoke_token(store: Store, token_id: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`, an address or a name without or with a port."""
+    """Whether only this machine reaches `host`, an address (one of IPv6 with or without brackets) or a name."""
     name = host.lower().strip("[]")
     if name == "localhost":
         return True

@@ -6,7 +6,7 @@ never runs twice; after a restart of the service the same function waits for the
 
 from drydock.service.live_job import LiveJob
 from drydock.service.meters import Meter, Metered
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.wire.blob import Bytes
 
 

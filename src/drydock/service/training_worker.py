@@ -1,7 +1,6 @@
 """The training worker: one operation after the other, in the order they came."""
 
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from drydock.engine.training import TrainingEngine
 from drydock.errors import EngineError
 from drydock.service.channel import Message
-from drydock.service.worker import error_reply, log_failure
+from drydock.service.worker import answer_in_turn
 from drydock.service.worker_link import WorkerLink
 from drydock.wire.blob import Bytes
 from drydock.wire.frame import decode_frame, encode_buffer
@@ -25,7 +24,7 @@ class TrainingWorker:
         self._engine = engine
         self._link = link
         self._sub_job_id = sub_job_id
-        link.note = {"progress": self._progress()}
+        link.note = self._note()
 
     @classmethod
     def build(
@@ -43,24 +42,12 @@ class TrainingWorker:
 
     def run(self) -> None:
         """Answers operations for ever."""
-        while True:
-            message = self._link.receive(None)
-            assert message is not None
-            number, op = message.header["id"], message.header["op"]
-            started = time.monotonic()
-            try:
-                reply = self._answer(op, message)
-            except Exception as error:
-                log_failure(logger, op, error)
-                reply = error_reply(number, error)
-            else:
-                logger.info("%s took %.3f s", op, time.monotonic() - started)
-            self._link.note = {"progress": self._progress()}
-            self._link.send(Message({**reply.header, "id": number, "progress": self._progress()}, reply.payload))
+        answer_in_turn(self._link, logger, self._answer, self._note)
 
-    def _progress(self) -> dict[str, int]:
+    def _note(self) -> dict[str, Any]:
         """Where training stands: what would be lost if this process died now."""
-        return {"global_steps": self._engine.global_steps, "accumulated": self._engine.pending_calls}
+        steps, accumulated = self._engine.global_steps, self._engine.pending_calls
+        return {"progress": {"global_steps": steps, "accumulated": accumulated}}
 
     def _answer(self, op: str, message: Message) -> Message:
         match op:
@@ -76,7 +63,8 @@ class TrainingWorker:
             case "save":
                 path = Path(message.header["path"])
                 path.parent.mkdir(parents=True, exist_ok=True)
-                return Message({"result": self._save(path, message.header)})
+                merge = message.header.get("merge") or False
+                return Message({"result": self._engine.save(path, message.header["checkpoint_type"], merge=merge)})
             case "load":
                 details = self._engine.load(Path(message.header["path"]))
                 return Message({"result": {"job_id": self._sub_job_id, **details}})
@@ -93,9 +81,6 @@ class TrainingWorker:
                 )
             case other:
                 raise EngineError(f"a training worker knows no operation {other!r}")
-
-    def _save(self, path: Path, header: dict[str, Any]) -> dict[str, Any]:
-        return self._engine.save(path, header["checkpoint_type"], merge=header.get("merge") or False)
 
     def _forward_backward(self, frame: Bytes) -> Message:
         request = decode_frame(frame, copy=False).value

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from drydock.errors import WireError
+from drydock.service import body
 from drydock.service.chunk_groups import ChunkGroups
 from drydock.service.problems import Refusal
 from drydock.wire.blob import Bytes, new_buffer
 from drydock.wire.chunks import Chunk, ChunkDescriptor, parse_chunk, reassemble
-
-SMALL_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Upload:
 async def octets(request: Request) -> Bytes:
     """The body of a call, which the gate has limited."""
     declared = request.headers.get("content-length", "")
-    if not declared.isdigit() or int(declared) <= SMALL_BYTES:
+    if not declared.isdigit() or int(declared) <= body.SMALL_BYTES:
         return await request.body()
     data, filled = new_buffer(int(declared)), 0
     async for piece in request.stream():
@@ -40,7 +39,7 @@ async def octets(request: Request) -> Bytes:
 async def parse(data: Bytes) -> Chunk:
     """Reads one body. Raises Refusal 400."""
     try:
-        return await asyncio.to_thread(parse_chunk, data) if len(data) > SMALL_BYTES else parse_chunk(data)
+        return await body.aside(parse_chunk, data)
     except WireError as error:
         raise Refusal(400, str(error)) from error
 

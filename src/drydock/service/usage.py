@@ -24,8 +24,8 @@ STORAGE_TICK_S = 60.0
 _GIB = float(1 << 30)
 _HOUR_S = 3600.0
 
-Placed = tuple[str | None, str, str, str, int]
-"""Owner, job id, sub-job id, hardware type and slots of a sub-job that holds room."""
+Placed = tuple[str, str, str, int]
+"""Job id, sub-job id, hardware type and slots of a sub-job that holds room."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Usage:
         """Counts up to now what is held, with `storage` also what lies on disk."""
         async with self._ticking:
             now = self._clock()
-            placed = {sub_job: (job, hardware, slots) for _, job, sub_job, hardware, slots in self._placed()}
+            placed = {sub_job: (job, hardware, slots) for job, sub_job, hardware, slots in self._placed()}
             known = {sub_job: _copy(entry) for sub_job, entry in self._running.items()}
             stored_for = max(0.0, now - self._stored_until) if storage else 0.0
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from drydock.errors import EngineError
 from drydock.service.live_job import LiveJob
-from drydock.service.model_admission import facts_of_sub_job
+from drydock.service.model_facts import facts_of_sub_job
 from drydock.service.problems import Refusal
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.worker_group import WorkerGroup
 from drydock.wire.rest import WeightSyncPayload
 

@@ -2,8 +2,8 @@
 
 It owns one engine and nothing else: no port, no store. It is told what to be by its first operation, answers every
 later one over its link (worker_link.py), which also says when it ends. A process that is kept ready (standby.py) is
-told to `prepare` before. An error that an operation raises is that
-operation's answer, with its blame; the process goes on.
+told to `prepare` before. An error that an operation raises is that operation's answer, with its blame; the process
+goes on.
 """
 
 import contextlib
@@ -11,8 +11,10 @@ import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from drydock.errors import DrydockError, EngineError, UserError, WireError
 from drydock.service.channel import Message
@@ -57,6 +59,32 @@ def log_failure(log: logging.Logger, op: str, error: Exception) -> None:
         log.warning("%s was refused: %s", op, error)
     else:
         log.error("%s failed", op, exc_info=error)
+
+
+def answer_in_turn(
+    link: WorkerLink,
+    log: logging.Logger,
+    answer: Callable[[str, Message], Message],
+    note: Callable[[], dict[str, Any]] = dict,
+) -> NoReturn:
+    """Answers operations for ever, one after the other, in the order they came.
+
+    note: what every reply tells beside the answer, and `hello` as well.
+    """
+    while True:
+        message = link.receive(None)
+        assert message is not None
+        number, op = message.header["id"], message.header["op"]
+        started = time.monotonic()
+        try:
+            reply = answer(op, message)
+        except Exception as error:
+            log_failure(log, op, error)
+            reply = error_reply(number, error)
+        else:
+            log.info("%s took %.3f s", op, time.monotonic() - started)
+        link.note = note()
+        link.send(Message({**reply.header, "id": number, **link.note}, reply.payload))
 
 
 def main(arguments: list[str]) -> int:

@@ -120,7 +120,7 @@ class WorkerGroup:
             await self._process.ended()
             raise WorkerStopped(self._stopped)
         try:
-            self._attached(*((standby.channel, standby.hello) if standby else await self._process.attach()))
+            self._attached(standby.channel if standby is not None else (await self._process.attach())[0])
         except WorkerLost as error:
             self._process.kill()
             await self._gone(await self._process.ended())
@@ -135,7 +135,7 @@ class WorkerGroup:
         self._process = process
         self.note = hello.get("note") or {}
         self._known = dict(hello.get("operations") or {})
-        self._attached(channel, hello)
+        self._attached(channel)
         self.open()
 
     def raise_if_replaced(self) -> None:
@@ -234,7 +234,7 @@ class WorkerGroup:
                 await self._process.ended()
         self._fail_calls(WorkerStopped(reason))
 
-    def _attached(self, channel: ServiceChannel, _: dict[str, Any]) -> None:
+    def _attached(self, channel: ServiceChannel) -> None:
         self._channel = channel
         self._heard_at = asyncio.get_running_loop().time()
         name = self.spec.sub_job_id

@@ -32,7 +32,6 @@ HEARTBEAT_S = 1.0
 FIRST_ATTACH_S = 30.0
 ATTACH_S = 10.0
 IDS_REMEMBERED = 100_000
-_LOOK_S = 0.5
 
 logger = logging.getLogger("drydock.worker.link")
 
@@ -66,6 +65,7 @@ class WorkerLink:
         self._done: OrderedDict[str, None] = OrderedDict()
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._acknowledged = threading.Condition(self._lock)
         self._connection: _Connection | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._path = path
@@ -107,9 +107,8 @@ class WorkerLink:
 
     def flush(self, timeout_s: float) -> None:
         """Waits until every reply is acknowledged or the time is up; for a worker that is about to end."""
-        ends = time.monotonic() + timeout_s
-        while self._operations and time.monotonic() < ends:
-            time.sleep(0.01)
+        with self._acknowledged:
+            self._acknowledged.wait_for(lambda: not self._operations, timeout_s)
 
     def close(self) -> None:
         """Takes the socket's name away."""
@@ -190,6 +189,7 @@ class WorkerLink:
                 for name in header["ids"]:
                     if self._operations.pop(name, None) is not None:
                         self._remember(name)
+                self._acknowledged.notify_all()
             return
         name = header.get("id")
         if name is not None:

@@ -148,11 +148,10 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True)
 class AttachedProcess:
-    """A process with a connection to it, and its `hello`."""
+    """A process with a connection to it."""
 
     process: WorkerProcess
     channel: ServiceChannel
-    hello: dict[str, Any]
 
 
 def _peer(channel: ServiceChannel) -> tuple[int, int] | None:

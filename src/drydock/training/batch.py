@@ -55,8 +55,11 @@ def shift_left(values: np.ndarray) -> np.ndarray:
 
 def policy_batch(rows: Sequence[Row], *, loss_fn: str, loss_config: dict[str, Any]) -> dict[str, Any]:
     """The forward-backward object of a policy-gradient loss; rows left-aligned, padded at the tail."""
-    ids, attention, mask = _padded(rows)
-    logprobs = _pad([row.logprobs for row in rows], ids.shape[1], np.float32)
+    width = max(len(row.token_ids) for row in rows)
+    ids = _pad([row.token_ids for row in rows], width, np.int64)
+    attention = _pad([[1] * len(row.token_ids) for row in rows], width, np.int64)
+    mask = _pad([row.loss_mask for row in rows], width, np.int64)
+    logprobs = _pad([row.logprobs for row in rows], width, np.float32)
     predicted = shift_left(mask)
     advantages = np.asarray([[row.advantage] for row in rows], np.float32) * predicted
     return {
@@ -70,14 +73,6 @@ def policy_batch(rows: Sequence[Row], *, loss_fn: str, loss_config: dict[str, An
         },
         "processing": {"loss_fn": loss_fn, "config": loss_config, "post": []},
     }
-
-
-def _padded(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    width = max(len(row.token_ids) for row in rows)
-    ids = _pad([row.token_ids for row in rows], width, np.int64)
-    attention = _pad([[1] * len(row.token_ids) for row in rows], width, np.int64)
-    mask = _pad([row.loss_mask for row in rows], width, np.int64)
-    return ids, attention, mask
 
 
 def _pad(values: Sequence[Sequence[Any]], width: int, dtype: Any) -> np.ndarray:

@@ -40,7 +40,7 @@ def load_config[Config: BaseModel](model: type[Config], file: Path | None, overr
     """
     tree: dict[str, Any] = {}
     if file is not None:
-        tree = _read_toml(file)
+        tree = read_toml(file)
         _resolve_paths(tree, file.resolve().parent)
     given: dict[str, Any] = {}
     for override in overrides:
@@ -71,13 +71,14 @@ def to_toml(config: BaseModel) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises ConfigError saying what is wrong with it."""
     try:
         return tomllib.loads(file.read_text())
     except FileNotFoundError:
         raise ConfigError(f"no configuration file {file}") from None
     except IsADirectoryError:
-        raise ConfigError(f"{file} is a directory: name the TOML file of the run") from None
+        raise ConfigError(f"{file} is a directory: name a TOML file") from None
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -175,7 +176,7 @@ def known_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str
 
 
 def section_model(annotation: Any) -> type[BaseModel] | None:
-    """The section a field holds, also behind `| None`; None where it holds a plain value or a list."""
+    """The section a field holds, also behind `| None` or in a list; None where it holds plain values."""
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -6,8 +6,6 @@ process, mount and socket is gone before the exit, within `deadlines.shutdown_s`
 """
 
 import asyncio
-import logging
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from drydock.deadline import deadline
@@ -20,11 +18,9 @@ from drydock.training.plan import RunPlan, plan_run
 from drydock.training.run_audit import audit_run_folder
 from drydock.training.run_folder import RunFolder
 from drydock.training.run_lock import driver_lock
-from drydock.training.run_log import note_stopped, open_log
+from drydock.training.run_log import logged_run, note_stopped
 from drydock.training.run_service import Secrets, check_service, run_service
 from drydock.training.stopping import run_until_stopped
-
-log = logging.getLogger(__name__)
 
 
 def launch(config: RunConfig, secrets: Secrets, state_dir: Path, progress: RunProgress) -> int:
@@ -65,22 +61,12 @@ async def _run(
     kept = folder.open()
     if kept is not None:
         progress.note(f"the earlier run in {folder.root} is kept as {kept}")
-    open_log(folder, to_toml(config))
-    try:
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(
-                run_service(config.service, secrets, folder, config.deadlines.service_start_s, progress)
-            )
-            loop = await stack.enter_async_context(session.training_loop(client, folder, progress))
+    with logged_run(folder, to_toml(config)):
+        async with (
+            run_service(config.service, secrets, folder, config.deadlines.service_start_s, progress) as client,
+            session.training_loop(client, folder, progress) as loop,
+        ):
             await loop.run()
             progress.waiting("everything to be stopped")
         progress.waiting("the tokens in the trajectory files to be audited")
         print_summary(folder, await asyncio.to_thread(audit_run_folder, folder.root), progress.console)
-    except asyncio.CancelledError:
-        log.warning("the run was stopped")
-        raise
-    except Exception:
-        log.exception("the run failed")
-        raise
-    finally:
-        folder.launcher_pid.unlink(missing_ok=True)

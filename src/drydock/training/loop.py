@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from drydock.chat.template import ChatTemplate
 from drydock.report.curve import RewardCurve
@@ -25,7 +24,7 @@ from drydock.training.evaluation import evaluation_metrics
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import PolicyJob
 from drydock.training.run_audit import audit_trajectories
-from drydock.training.run_folder import RunFolder, Split, copy_checkpoint
+from drydock.training.run_folder import RunFolder, Split, keep_checkpoint
 from drydock.training.task_set import Task
 from drydock.training.train_step import dominant_cause, train_step
 from drydock.training.warm_start import run_stage
@@ -128,11 +127,8 @@ class TrainingLoop:
         self.progress.waiting(f"the checkpoint of step {step} to be written")
         saved = await self.job.save(checkpoint_type)
         log.info("checkpoint of step %d: %s", step, saved.details)
-        source = Path(str(saved.details.get("checkpoint_path") or ""))
-        kept = saved.checkpoint_id
-        if source.is_dir() and source.is_absolute():
-            kept = str(copy_checkpoint(source, self.folder.checkpoint(step)))
-        self.progress.note(f"checkpoint of step {step}: {kept}")
+        kept = await keep_checkpoint(saved.details, self.folder.checkpoint(step))
+        self.progress.note(f"checkpoint of step {step}: {kept or saved.checkpoint_id}")
 
     def _specs(self, tasks: Sequence[Task], step: int, split: Split, samples: int, attempt: int) -> list[RolloutSpec]:
         prefix = f"{self.config.trainer.run_name}-{split}-{step}" + (f"-try{attempt}" if attempt else "")

@@ -1,7 +1,7 @@
 """The run's job on the training service: the policy as the loop sees it.
 
-After each weight sync the sampler must confirm
-the version that the optimizer reached, else the run stops: a rollout from a policy nobody knows is worth nothing.
+After each weight sync the sampler must confirm the version that the optimizer reached, else the run stops: a rollout
+from a policy nobody knows is worth nothing.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,11 +1,13 @@
 """The layout of a run's folder (`CKPT_DIR`)."""
 
+import asyncio
 import itertools
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from drydock.errors import ConfigError
 
@@ -109,6 +111,17 @@ class RunFolder:
         """The checkpoints in the folder, oldest step first."""
         found = (self.root / "checkpoints").glob("step_*")
         return sorted(found, key=lambda folder: int(folder.name.removeprefix("step_")))
+
+
+async def keep_checkpoint(details: Mapping[str, Any], target: Path) -> Path | None:
+    """Copy a checkpoint that was just saved into the run's folder, as `target`.
+
+    details: the service's answer to the save. None where its folder is not on this machine.
+    """
+    source = Path(str(details.get("checkpoint_path") or ""))
+    if not (source.is_absolute() and source.is_dir()):
+        return None
+    return await asyncio.to_thread(copy_checkpoint, source, target)
 
 
 def copy_checkpoint(source: Path, target: Path) -> Path:

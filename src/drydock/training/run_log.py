@@ -1,7 +1,10 @@
 """What a run writes into its folder about itself: its configuration, its process, its log."""
 
+import asyncio
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from drydock.report.progress import RunProgress
 from drydock.training.run_folder import RunFolder
@@ -9,10 +12,26 @@ from drydock.training.run_folder import RunFolder
 log = logging.getLogger(__name__)
 
 
-def open_log(folder: RunFolder, config: str) -> None:
-    """Write the resolved configuration and the process id, and have the package's log go to the run's file."""
+@contextmanager
+def logged_run(folder: RunFolder, config: str) -> Iterator[None]:
+    """Run the block as the run of the folder: its configuration and process id there, how it failed in its log."""
     folder.config.write_text(config)
     folder.launcher_pid.write_text(f"{os.getpid()}\n")
+    _open_log(folder)
+    try:
+        yield
+    except asyncio.CancelledError:
+        log.warning("the run was stopped")
+        raise
+    except Exception:
+        log.exception("the run failed")
+        raise
+    finally:
+        folder.launcher_pid.unlink(missing_ok=True)
+
+
+def _open_log(folder: RunFolder) -> None:
+    """Have the package's log go to the run's file."""
     handler = logging.FileHandler(folder.log)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("drydock")

@@ -14,8 +14,8 @@ from drydock.training.config_tables import key_table
 SETTINGS = """\
 # Settings of the training service
 
-Every key of the TOML file of `drydock service start --config FILE`, and of its `key=value` words. An option of the
-command wins over a word, a word over the file. A table is written `[pool]` in the file and `pool.H200=8` as a word.
+Every key of the TOML file of `drydock service start --config FILE`, and of its `key=value` words. A word wins over an
+option of the command, an option over the file. A table is written `[pool]` in the file and `pool.H200=8` as a word.
 An unknown key is refused with the nearest known name. Paths in the file are relative to the file, all others to
 the working directory. `token` and `database_url` are better given by
 the environment variables `DRYDOCK_SERVICE_TOKEN` and `DRYDOCK_SERVICE_DATABASE_URL`. The command listens on port 8094

@@ -51,7 +51,7 @@ async def save(request: Request, job_id: str) -> Response:
         parsed = body.model(SaveBody, body.json_object(data))
         if parsed.merge and parsed.checkpoint_type != "weights-only":
             raise Refusal(422, "merge: a resumable checkpoint keeps the adapter apart; save it as weights-only")
-        checkpoint_id = await service.checkpoints.choose_id(job, parsed)
+        checkpoint_id = service.checkpoints.choose_id(job, parsed)
         return partial(service.checkpoints.save, job, checkpoint_id, parsed.checkpoint_type, parsed.merge)
 
     return await launch(request, job_id, "save", prepare)

@@ -11,6 +11,7 @@ from drydock.service import event_streams
 from drydock.service.api_doc import STATUSES
 from drydock.service.context import service_of
 from drydock.service.gate import ROOT
+from drydock.service.log_choice import chosen_sub_job
 from drydock.service.problems import Refusal
 from drydock.service.sse import MEDIA_TYPE, last_event_id, streamed
 from drydock.wire.answers import Problem
@@ -62,7 +63,7 @@ async def log_events(request: Request, job_id: str) -> Response:
     """A sub-job's log from `cursor` (or the last event's id) on, as it is written, until the job is over."""
     service = service_of(request)
     view = await service.jobs.view(job_id)
-    sub_job_id = event_streams.chosen_sub_job(view, request.query_params.get("sub_job_id"))
+    sub_job_id = chosen_sub_job(view, request.query_params.get("sub_job_id"))
     cursor = last_event_id(request) or request.query_params.get("cursor") or None
     if cursor is not None and not _LOG_CURSOR.fullmatch(cursor):
         raise Refusal(422, f"cursor: {cursor[:80]!r} is not one that this service made")

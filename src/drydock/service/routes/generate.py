@@ -15,7 +15,7 @@ from drydock.service.generation_stream import stream
 from drydock.service.held import answer_started
 from drydock.service.live_job import LiveJob
 from drydock.service.problems import json_response
-from drydock.service.request_table import RequestRecord
+from drydock.service.request_record import RequestRecord
 from drydock.service.request_view import STREAM_KIND
 from drydock.service.upload import receive
 from drydock.wire.answers import ChunkCached, RequestStarted, StreamStarted

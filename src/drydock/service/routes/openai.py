@@ -39,10 +39,13 @@ from drydock.service.serving.growing_choice import GrowingChoice
 from drydock.service.serving.sampling import Told, first_of, pieces, sampled
 from drydock.service.serving.served_model import ServedModel, find_model, template_of, tokenizer_of, unique_names
 from drydock.service.sse import streamed
+from drydock.service.worker_group import OperationError
 from drydock.wire.rest import INT32_MAX, GenerateBody
 
 DEFAULT_COMPLETION_TOKENS = 16
 """Of a completion that does not say; a chat completion may use what its context leaves."""
+ADAPTERS_TIMEOUT_S = 5.0
+"""How long the list of models waits for one job's sampler, which may be starting again."""
 
 router = APIRouter(include_in_schema=False)
 logger = logging.getLogger(__name__)
@@ -71,11 +74,10 @@ def _answered(route: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
 async def models(request: Request) -> Response:
     """Every running job's model under each of its names, and the adapters that its sampler holds."""
     jobs = _serving(request)
-    asked = [job.sampling()[0].call("list-adapters") for job in jobs]
-    held = dict(zip([job.job_id for job in jobs], await asyncio.gather(*asked), strict=True))
+    held = dict(zip([job.job_id for job in jobs], await asyncio.gather(*map(_adapters, jobs)), strict=True))
     listed = []
     for name, job in unique_names(jobs):
-        adapters = held[job.job_id].header["result"]["adapters"] if name == job.job_id else {}
+        adapters = held[job.job_id] if name == job.job_id else ()
         for model in (name, *(f"{name}:{adapter}" for adapter in adapters)):
             listed.append(
                 {"id": model, "object": "model", "created": int(job.created_at), "owned_by": job.owner or "drydock"}
@@ -148,6 +150,17 @@ def _serving(request: Request) -> list[LiveJob]:
     identity = identity_of(request)
     running = service_of(request).jobs.running()
     return [job for job in running if job.of_type("sampling") and identity.owns(job.owner)]
+
+
+async def _adapters(job: LiveJob) -> list[str]:
+    """Names of the adapters that a job's sampler holds; of one that cannot say so now, its model is listed alone."""
+    try:
+        async with asyncio.timeout(ADAPTERS_TIMEOUT_S):
+            reply = await job.sampling()[0].call("list-adapters")
+    except (TimeoutError, OperationError, DrydockError) as error:
+        logger.warning("job %s is listed without its adapters: %r", job.job_id, error)
+        return []
+    return list(reply.header["result"]["adapters"])
 
 
 async def _model(request: Request, body: SampledBody) -> ServedModel:

@@ -10,15 +10,17 @@ from starlette.responses import Response
 
 from drydock.service import adapter_operations, body, forward, generation, logs, weight_sync
 from drydock.service.api_doc import IDEMPOTENCY_KEY, PREFER, documented
+from drydock.service.ask_all import ask_all
 from drydock.service.context import Service, service_of
 from drydock.service.gate import ROOT
 from drydock.service.job_view import SEGMENT_TYPES
 from drydock.service.launch import Work, launch
 from drydock.service.live_job import LiveJob
+from drydock.service.log_choice import chosen_sub_job
 from drydock.service.problems import Refusal, json_response
 from drydock.service.request_view import STREAM_KIND
 from drydock.service.row_limits import RowLimits
-from drydock.service.worker_group import OperationError, WorkerGroup
+from drydock.service.worker_group import WorkerGroup
 from drydock.wire.answers import OperationAnswer, RequestStarted
 from drydock.wire.rest import OperationBody, RequestState, WeightSyncPayload
 
@@ -26,7 +28,6 @@ router = APIRouter()
 
 RESET_TIMEOUT_S = 60.0
 CANCEL_TIMEOUT_S = 5.0
-
 
 NOT_SERVED = {
     "bootstrap-router-replay": "no engine of this service replays expert routing",
@@ -54,7 +55,7 @@ async def operation(request: Request, job_id: str) -> Response:
     parsed = body.model(OperationBody, await body.aside(body.json_object, await request.body()))
     match parsed.operation_type:
         case "weight-sync":
-            return await launch(request, job_id, "weight-sync", partial(_weight_sync, service, job_id))
+            return await launch(request, job_id, "weight-sync", partial(_weight_sync, service, job_id, parsed))
         case "reset-prefix-cache":
             return json_response(await _reset_prefix_cache(service, job_id, parsed))
         case "load-adapter":
@@ -68,22 +69,20 @@ async def operation(request: Request, job_id: str) -> Response:
         case "tail-logs":
             return json_response(await _tail_logs(service, job_id, parsed))
         case "forward":
-            return await launch(request, job_id, "forward", partial(_forward, service, job_id))
+            return await launch(request, job_id, "forward", partial(_forward, service, job_id, parsed))
         case other:
             raise Refusal(501, f"operation_type: {other!r} is not served: {NOT_SERVED.get(other, UNKNOWN)}")
 
 
-async def _weight_sync(service: Service, job_id: str, data: bytes) -> Work:
-    parsed = body.model(OperationBody, await body.aside(body.json_object, data))
+async def _weight_sync(service: Service, job_id: str, parsed: OperationBody, _: bytes) -> Work:
     job = await service.jobs.require_running(job_id)
     payload = body.model(WeightSyncPayload, parsed.payload or {})
     source, targets = weight_sync.check(job, payload)
     return partial(weight_sync.weight_sync, job, source, targets, service.settings.weights_dir, payload.weight_format)
 
 
-async def _forward(service: Service, job_id: str, data: bytes) -> Work:
+async def _forward(service: Service, job_id: str, parsed: OperationBody, _: bytes) -> Work:
     """Log-probs of given rows without gradients, under the trainer's weights unless a log-prob sub-job is named."""
-    parsed = body.model(OperationBody, await body.aside(body.json_object, data))
     job = await service.jobs.require_running(job_id)
     scorers = job.of_type("training") + job.of_type("log_probability")
     if parsed.sub_job_id is not None or parsed.sub_job_type is not None:
@@ -104,13 +103,7 @@ async def _reset_prefix_cache(service: Service, job_id: str, parsed: OperationBo
     timeout_s = (parsed.payload or {}).get("timeout_s", RESET_TIMEOUT_S)
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s <= 3600:
         raise Refusal(422, f"payload.timeout_s: {timeout_s!r} is not between 0 and 3600 seconds")
-    try:
-        async with asyncio.timeout(timeout_s):
-            await asyncio.gather(*(worker.call("reset-prefix-cache") for worker in workers))
-    except TimeoutError as error:
-        raise Refusal(504, f"reset-prefix-cache: running sequences took longer than {timeout_s:g} s") from error
-    except OperationError as error:
-        raise Refusal(500, f"reset-prefix-cache: {error.message}") from error
+    await ask_all(workers, "reset-prefix-cache", timeout_s)
     return {"reset": True, "sub_job_ids": [worker.spec.sub_job_id for worker in workers]}
 
 
@@ -134,20 +127,12 @@ async def _cancel_request(service: Service, job_id: str, parsed: OperationBody) 
 
 async def _tail_logs(service: Service, job_id: str, parsed: OperationBody) -> dict[str, Any]:
     """Works for a job in any state, since its logs outlive it."""
-    view = await service.jobs.view(job_id)
-    chosen = [
-        sub["sub_job_id"]
-        for sub in view["sub_jobs"]
-        if parsed.sub_job_id in (None, sub["sub_job_id"]) and _job_type(parsed) in (None, sub["job_type"])
-    ]
-    if len(chosen) != 1:
-        names = ", ".join(sub["sub_job_id"] for sub in view["sub_jobs"])
-        raise Refusal(400, f"sub_job_id: name one sub-job whose log to read ({names})")
+    chosen = chosen_sub_job(await service.jobs.view(job_id), parsed.sub_job_id, _job_type(parsed))
     payload = parsed.payload or {}
     cursor, max_lines = payload.get("cursor"), payload.get("max_lines")
     if not isinstance(cursor, str | None) or isinstance(max_lines, bool) or not isinstance(max_lines, int | None):
         raise Refusal(422, "payload: cursor is a string and max_lines an integer")
-    return await asyncio.to_thread(logs.tail, service.jobs.log_dir(chosen[0]), cursor, max_lines)
+    return await asyncio.to_thread(logs.tail, service.jobs.log_dir(chosen), cursor, max_lines)
 
 
 def _job_type(parsed: OperationBody) -> str | None:

@@ -41,14 +41,14 @@ async def poll(request: Request, job_id: str, request_id: str) -> Response:
     if wants_events(request):
         heard = cursor_position(last_event_id(request))
         return streamed(request_events(service.requests, record, heard))
+    max_events = request.query_params.get("max_events", "")
+    if max_events and not _NUMBER.fullmatch(max_events):
+        raise Refusal(422, f"max_events: {max_events[:80]!r} is not a number")
     wait_s = preferred_wait_s(request, service.settings.max_wait_s)
     if wait_s is not None:
         await hold(request, service.requests, record, wait_s)
     cursor = request.query_params.get("cursor")
     await until_more(service.requests, record, cursor)
-    max_events = request.query_params.get("max_events", "")
-    if max_events and not _NUMBER.fullmatch(max_events):
-        raise Refusal(422, f"max_events: {max_events[:80]!r} is not a number")
     return await answer_state(
         service.requests,
         record,

@@ -10,7 +10,7 @@ from drydock.service.access import require_job
 from drydock.service.api_doc import documented
 from drydock.service.context import Service, service_of
 from drydock.service.gate import ROOT
-from drydock.service.identity import identity_of
+from drydock.service.identity import identity_of, visible_owner
 from drydock.service.problems import Refusal, json_response
 from drydock.service.usage_report import By, Scope, job_report, report
 from drydock.wire.answers import UsageReport
@@ -35,12 +35,7 @@ async def usage(request: Request) -> Response:
     """`by` job (default), user or day; of `job_id`, of `user`, `since` and `until` a UTC day (YYYY-MM-DD)."""
     service = service_of(request)
     query = request.query_params
-    identity = identity_of(request)
-    user = query.get("user")
-    if not identity.sees_all:
-        if user not in (None, identity.user):
-            raise Refusal(403, f"user: {user!r} is not you: your token reaches your own usage only")
-        user = identity.user
+    user = visible_owner(identity_of(request), query.get("user"))
     job_id = query.get("job_id")
     if job_id is not None:
         await require_job(request, job_id)

@@ -17,13 +17,15 @@ from drydock.service import generation
 from drydock.service.context import Service
 from drydock.service.held import hold
 from drydock.service.live_job import LiveJob
-from drydock.service.request_table import Outcome, RequestRecord
+from drydock.service.request_record import Outcome, RequestRecord
 from drydock.service.worker_group import WorkerGroup
 from drydock.wire.rest import GenerateBody
 from drydock.wire.status import RequestStatus
 
 DEADLINE_S = 3600.0
 """Longest time that one call may take."""
+END_WAIT_S = 10.0
+"""How long after its last piece a request may take to end."""
 
 type Told = dict[str, Any] | list[dict[str, Any]]
 """A piece (see `drydock.service.sample_form`), or at the end the results of all prompts."""
@@ -43,11 +45,11 @@ async def pieces(service: Service, job: LiveJob, body: GenerateBody) -> AsyncGen
     queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
     worker = generation.replica(job.sampling(), body.routing_key_of(0), {})
     record = service.requests.start(job.job_id, "generate", partial(_streamed, worker, body, queue))
+    deadline = asyncio.get_running_loop().time() + DEADLINE_S
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            while (piece := await queue.get()) is not None:
-                yield piece
-        await service.requests.hold(record, 10.0)
+        while (piece := await _before(deadline, queue)) is not None:
+            yield piece
+        await service.requests.hold(record, END_WAIT_S)
         yield _results(record)
     except TimeoutError as error:
         raise ServiceError(f"the completion took longer than {DEADLINE_S:g} s and was ended") from error
@@ -67,6 +69,12 @@ async def first_of(told: AsyncGenerator[Told]) -> AsyncGenerator[Told]:
                 yield item
 
     return again()
+
+
+async def _before(deadline: float, queue: asyncio.Queue[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The next piece. Its own timeout: one around a `yield` would belong to whichever task read the first piece."""
+    async with asyncio.timeout_at(deadline):
+        return await queue.get()
 
 
 async def _streamed(

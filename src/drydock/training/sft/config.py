@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from drydock.training.config import OptimizerConfig, Section, TrainerDeadlineConfig, TrainerServiceConfig
+from drydock.training.config import ModelConfig, OptimizerConfig, Section, TrainerDeadlineConfig, TrainerServiceConfig
 
 
 class SftLoraConfig(Section):
@@ -28,10 +28,7 @@ class SftLoraConfig(Section):
     """Save the final checkpoint as a whole model with the adapter added in, in place of the adapter."""
 
 
-class SftModelConfig(Section):
-    path: str = ""
-    """Hub id or local folder of a Hugging Face causal language model with tokenizer and chat template. Required."""
-
+class SftModelConfig(ModelConfig):
     lora: SftLoraConfig = SftLoraConfig()
 
 

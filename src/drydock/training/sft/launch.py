@@ -5,7 +5,6 @@ the run and its job; with `trainer.resume_mode` "latest" the same command goes o
 """
 
 import asyncio
-import logging
 from pathlib import Path
 
 from drydock.errors import ConfigError
@@ -15,7 +14,7 @@ from drydock.report.progress import RunProgress
 from drydock.training.config_file import to_toml
 from drydock.training.model_folder import check_model_folder
 from drydock.training.run_folder import RunFolder
-from drydock.training.run_log import note_stopped, open_log
+from drydock.training.run_log import logged_run, note_stopped
 from drydock.training.run_service import Secrets, check_service, run_service
 from drydock.training.sft.config import SftConfig
 from drydock.training.sft.data import SftData, load_data
@@ -23,8 +22,6 @@ from drydock.training.sft.job import sft_job
 from drydock.training.sft.loop import SftLoop, total_steps
 from drydock.training.sft.resume import ResumePoint, check_same_run
 from drydock.training.stopping import run_until_stopped
-
-log = logging.getLogger(__name__)
 
 
 def launch_sft(config: SftConfig, secrets: Secrets, progress: RunProgress) -> int:
@@ -55,8 +52,7 @@ async def _run(config: SftConfig, secrets: Secrets, folder: RunFolder, progress:
             progress.note(f"the earlier run in {folder.root} is kept as {kept}")
     else:
         MetricsFile(folder.metrics).keep_until(resume.step)
-    open_log(folder, to_toml(config))
-    try:
+    with logged_run(folder, to_toml(config)):
         async with (
             run_service(config.service, secrets, folder, config.deadlines.service_start_s, progress) as client,
             sft_job(client, config, resume, folder.job_id, progress.waiting) as job,
@@ -64,14 +60,6 @@ async def _run(config: SftConfig, secrets: Secrets, folder: RunFolder, progress:
             await SftLoop(config, data, folder, job, progress, first=resume.step if resume else 0).run()
             progress.waiting("everything to be stopped")
         _print_summary(folder, progress)
-    except asyncio.CancelledError:
-        log.warning("the run was stopped")
-        raise
-    except Exception:
-        log.exception("the run failed")
-        raise
-    finally:
-        folder.launcher_pid.unlink(missing_ok=True)
 
 
 def _note_data(config: SftConfig, data: SftData, progress: RunProgress) -> None:

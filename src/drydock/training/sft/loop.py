@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from drydock.engine.optimizer_settings import ScheduleConfig
 from drydock.engine.schedules import rate_factor
@@ -19,7 +18,7 @@ from drydock.report.loss_graph import LossCurve, draw_loss_graph
 from drydock.report.metrics import MetricsFile
 from drydock.report.progress import Counter, RunProgress
 from drydock.training.batch import Row
-from drydock.training.run_folder import RunFolder, copy_checkpoint
+from drydock.training.run_folder import RunFolder, keep_checkpoint
 from drydock.training.sft.batches import batches_a_pass, shuffled_batches
 from drydock.training.sft.config import SftConfig
 from drydock.training.sft.data import SftData
@@ -119,14 +118,11 @@ class SftLoop:
         if checkpoint_type == "resumable":
             point = ResumePoint(self.job.job_id, saved.checkpoint_id, step, self.data.fingerprint)
             point.write(self.folder.resume_point)
-        source = Path(str(saved.details.get("checkpoint_path") or ""))
-        kept = saved.checkpoint_id
-        if source.is_absolute() and source.is_dir():
-            kept = str(await asyncio.to_thread(copy_checkpoint, source, self.folder.checkpoint(step)))
-            if self.config.trainer.max_ckpts_to_keep:
-                for old in self.folder.saved_checkpoints()[: -self.config.trainer.max_ckpts_to_keep]:
-                    shutil.rmtree(old, ignore_errors=True)
-        self.progress.note(f"checkpoint of step {step}: {kept}")
+        kept = await keep_checkpoint(saved.details, self.folder.checkpoint(step))
+        if kept and self.config.trainer.max_ckpts_to_keep:
+            for old in self.folder.saved_checkpoints()[: -self.config.trainer.max_ckpts_to_keep]:
+                await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
+        self.progress.note(f"checkpoint of step {step}: {kept or saved.checkpoint_id}")
 
     @property
     def _budget(self) -> int | None:
@@ -145,11 +141,15 @@ def total_steps(config: SftConfig, conversations: int) -> int:
 
 
 def scheduled_rate(config: SftConfig, step: int, steps: int) -> float:
-    """The learning rate of a step, counted from 1."""
+    """The learning rate of a step, counted from 1; a constant one does not depend on `steps`."""
     optimizer = config.trainer.policy.optimizer_config
-    warmup = min(optimizer.num_warmup_steps, steps - 1)
-    falling = (
-        {} if optimizer.scheduler == "constant" else {"total_steps": steps, "min_lr_ratio": optimizer.min_lr_ratio}
-    )
-    schedule = ScheduleConfig(name=optimizer.scheduler, warmup_steps=warmup, **falling)
+    if optimizer.scheduler == "constant":
+        schedule = ScheduleConfig(warmup_steps=optimizer.num_warmup_steps)
+    else:
+        schedule = ScheduleConfig(
+            name=optimizer.scheduler,
+            warmup_steps=min(optimizer.num_warmup_steps, steps - 1),
+            total_steps=steps,
+            min_lr_ratio=optimizer.min_lr_ratio,
+        )
     return optimizer.lr * rate_factor(schedule, step - 1)
