@@ -66,6 +66,15 @@ class RestartableService:
         [pid] = [pid for pid in self.processes() if _logs_below(pid, f"/jobs/{job_id}/{kind}-0/")]
         return pid
 
+    async def replacement(self, job_id: str, kind: str, killed: int) -> int:
+        """The worker process that takes the place of a killed one, once it is there."""
+        async with asyncio.timeout(60):
+            while True:
+                found = [pid for pid in self.processes() if _logs_below(pid, f"/jobs/{job_id}/{kind}-0/")]
+                if found and killed not in found:
+                    return found[0]
+                await asyncio.sleep(0.05)
+
     def client(self) -> TrainingClient:
         """Our client of it."""
         return TrainingClient(self.base_url, token=self.token)

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from drydock.engine.decoder import SlotDecoder
+from drydock.engine.manifest import MARKER
 from drydock.engine.sampling import TorchSamplingEngine
 from drydock.engine.training import TrainingEngine
 from drydock.engine.types import SampleResult
@@ -160,6 +161,25 @@ def test_an_adapter_of_other_weights_is_refused_and_whole_weights_drop_all(
     assert engine.adapters == {}
     with pytest.raises(EngineError, match="trained on"):
         engine.load_adapter("one", files["one"])
+
+
+def test_named_adapters_go_with_the_base_that_a_synced_adapter_replaces(
+    tiny_model: str, trainers: dict[str, TrainingEngine], files: dict[str, Path], tmp_path: Path
+):
+    engine = TorchSamplingEngine(tiny_model, {})
+    merged, policy = (trainers["one"].export_weights(tmp_path / kind, kind) for kind in ("hf", "lora"))
+    engine.load_weights(merged.path, policy_version=1, fingerprint=merged.fingerprint)
+    trainers["two"].save(tmp_path / "two", "weights-only")
+    (tmp_path / "two" / MARKER).unlink()
+    engine.load_adapter("foreign", tmp_path / "two")
+    engine.load_weights(policy.path, policy_version=2, fingerprint=policy.fingerprint)
+    assert engine.adapters == {}, "an adapter that does not say its base was put on the one that is gone"
+    engine.load_adapter("two", files["two"])
+    for name in ("two", None):
+        engine.submit(str(name), PROMPT, SamplingParams(max_tokens=4, ignore_eos=True, adapter=name))
+    results = finish(engine)
+    check(trainers["one"].model, results["None"], PROMPT)
+    check(trainers["two"].model, results["two"], PROMPT)
 
 
 def test_adapters_come_and_go_and_each_is_the_one_that_samples(

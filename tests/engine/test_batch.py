@@ -74,6 +74,8 @@ def test_prompt_tokens_are_counted_over_the_call_or_taken_as_sent():
         ("dpo", {}, {"advantages": None}, "ref_log_probs_shifted is missing"),
         ("causal_cross_entropy", {}, {}, "advantages is not read by loss 'causal_cross_entropy'"),
         ("causal_cross_entropy", {}, {"advantages": None, "global_batch_size": 3}, "global_batch_size is not read"),
+        ("grpo", {}, {"old_log_probs": SOME}, "send old_log_probs_shifted"),
+        ("grpo", {}, {"cu_seqlens": np.array([0, 4])}, "told by kwargs.position_ids"),
         ("sft", {}, {}, "kwargs.labels is missing; loss 'sft'"),
         ("distillation", {}, {"advantages": None}, "teacher_log_probs_shifted"),
         (

@@ -1,5 +1,6 @@
 """LoRA through both engines: training, weight sync, checkpoints, export."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from builders.train_batch import Row, grouped_rows, request_of
 from transformers import AutoModelForCausalLM
 
+from drydock.engine.manifest import MARKER
 from drydock.engine.sampling import TorchSamplingEngine
 from drydock.engine.training import TrainingEngine
 from drydock.engine.types import SampleResult
@@ -103,12 +105,40 @@ def test_the_adapter_alone_is_synced_and_the_sampler_computes_the_same(tiny_mode
     sampler.load_weights(merged.path, policy_version=3, fingerprint=merged.fingerprint)
     check_sampler(sampler, trainer)
     assert fingerprint(unique_weights(sampler.model)) == merged.fingerprint
-    with pytest.raises(EngineError, match="trained on weights"):
-        sampler.load_weights(exported.path, policy_version=2, fingerprint=exported.fingerprint)
-    whole = TrainingEngine(tiny_model, {}).export_weights(tmp_path / "base.safetensors")
-    sampler.load_weights(whole.path, policy_version=0, fingerprint=whole.fingerprint)
-    sampler.load_weights(exported.path, policy_version=2, fingerprint=exported.fingerprint)
+    sampler.load_weights(exported.path, policy_version=4, fingerprint=exported.fingerprint)
     check_sampler(sampler, trainer)
+    assert fingerprint(unique_weights(sampler.model)) == base, "the model of the start is under the adapter again"
+
+
+def test_the_first_model_comes_back_under_an_adapter_only_where_it_is_still_there(tiny_model: str, tmp_path: Path):
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    trainer, sampler = engine_of(str(model)), TorchSamplingEngine(str(model), {})
+    train(trainer, 1)
+    adapter, merged = trainer.export_weights(tmp_path / "a"), trainer.export_weights(tmp_path / "m", "hf")
+    sampler.load_weights(merged.path, policy_version=1, fingerprint=merged.fingerprint)
+    other = TrainingEngine(tiny_model, {"optimizer": {"lr": 0.1}})
+    train(other, 1)
+    other.save(tmp_path / "other", "weights-only")
+    (tmp_path / "other" / "model.safetensors").replace(model / "model.safetensors")
+    with pytest.raises(EngineError, match="the model's files hold"):
+        sampler.load_weights(adapter.path, policy_version=2, fingerprint=adapter.fingerprint)
+    assert sampler.fingerprint == fingerprint(unique_weights(sampler.model)) == merged.fingerprint
+    elsewhere = TorchSamplingEngine(str(model), {})
+    with pytest.raises(EngineError, match="trained on weights"):
+        elsewhere.load_weights(adapter.path, policy_version=1, fingerprint=adapter.fingerprint)
+
+
+def test_a_policy_can_have_an_adapter_from_the_start(tiny_model: str, tmp_path: Path):
+    trainer = engine_of(tiny_model)
+    train(trainer, 2)
+    trainer.save(tmp_path / "adapter", "weights-only")
+    sampler = TorchSamplingEngine(tiny_model, {"policy_adapter": str(tmp_path / "adapter")})
+    check_sampler(sampler, trainer)
+    (tmp_path / "adapter" / MARKER).unlink()
+    sampler = TorchSamplingEngine(tiny_model, {"policy_adapter": str(tmp_path / "adapter")})
+    check_sampler(sampler, trainer)
+    with pytest.raises(EngineError, match="cannot be read"):
+        TorchSamplingEngine(tiny_model, {"policy_adapter": str(tmp_path / "nothing")})
 
 
 def test_what_a_sampler_did_not_ask_for_it_refuses(tiny_model: str, tmp_path: Path):

@@ -73,12 +73,15 @@ def test_sgd_takes_the_step_of_its_formula(tiny_model: str):
 CONFIGS: dict[str, dict[str, Any]] = {
     "adamw": {"scheduler": {"name": "cosine", "warmup_steps": 3, "total_steps": 9}},
     "sgd": {"optimizer": {"name": "SGD", "lr": 0.1, "momentum": 0.9, "nesterov": True}},
+    "8-bit": {"optimizer": {"name": "AdamW_8bit", "lr": 3e-3}},
     "bfloat16": {"activation_checkpointing": True},
 }
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))
 def test_ten_steps_are_five_saved_and_five_more_bit_for_bit(name: str, tiny_model: str, tmp_path: Path):
+    if name == "8-bit":
+        pytest.importorskip("bitsandbytes", reason="needs the extra bitsandbytes")
     config = {"optimizer": {"lr": 3e-3}} | CONFIGS[name]
     dtype = "bfloat16" if name == "bfloat16" else None
     whole, first, second = (TrainingEngine(tiny_model, config, seed=seed, dtype=dtype) for seed in range(3))

@@ -92,6 +92,24 @@ def test_gradient_in_every_aggregation(mode: Aggregation, level: str, c_clip: fl
     assert torch.autograd.gradcheck(loss, (given.logprobs.clone().requires_grad_(),), eps=1e-7, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", list(Aggregation))
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("grpo_echo_v1", {"aux_ce_weight": 0.4, "echo_global_num_sequences": 6}),
+        ("dppo", {"delta_low": 0.05, "delta_high": 0.05, "kl_tau": 0.3}),
+    ],
+)
+def test_gradient_of_the_other_losses_in_every_aggregation(mode: Aggregation, name: str, settings: dict[str, Any]):
+    given = two_policies(case())
+
+    def loss(values: Tensor) -> Tensor:
+        config = settings | {"loss_agg_mode": mode}
+        return run_loss(name, config, replace(given, logprobs=values), prompt_group_ids=GROUPS).loss
+
+    assert torch.autograd.gradcheck(loss, (given.logprobs.clone().requires_grad_(),), eps=1e-7, atol=1e-6)
+
+
 def test_gradient_by_the_entropy():
     given = case()
     assert given.entropy is not None
@@ -102,7 +120,8 @@ def test_gradient_by_the_entropy():
     assert torch.autograd.gradcheck(loss, (given.entropy.clone().requires_grad_(),))
 
 
-def test_gradient_by_the_candidates_of_the_forward_kl():
+@pytest.mark.parametrize("mode", list(Aggregation))
+def test_gradient_by_the_candidates_of_the_forward_kl(mode: Aggregation):
     generator = torch.Generator().manual_seed(0)
     student, teacher = (
         torch.randn(*SHAPE, 6, generator=generator, dtype=torch.float64).log_softmax(-1)[..., :3] for _ in range(2)
@@ -110,7 +129,9 @@ def test_gradient_by_the_candidates_of_the_forward_kl():
     given = replace(case(), teacher_candidate_logprobs=teacher)
 
     def loss(values: Tensor) -> Tensor:
-        return run_loss("distillation", {"direction": "forward_topk"}, replace(given, candidate_logprobs=values)).loss
+        settings = {"direction": "forward_topk", "loss_agg_mode": mode}
+        shifted = replace(given, candidate_logprobs=values)
+        return run_loss("distillation", settings, shifted, prompt_group_ids=GROUPS).loss
 
     assert torch.autograd.gradcheck(loss, (student.clone().requires_grad_(),))
 
@@ -123,10 +144,13 @@ def test_gradient_by_the_candidates_of_the_forward_kl():
         ("distillation", {"max_ratio": 1.1}),
     ],
 )
-def test_losses_that_weigh_log_probs_have_the_weight_as_their_gradient(name: str, settings: dict[str, Any]):
+@pytest.mark.parametrize("mode", list(Aggregation))
+def test_losses_that_weigh_log_probs_have_the_weight_as_their_gradient(
+    name: str, settings: dict[str, Any], mode: Aggregation
+):
     """loss = sum c lp with c detached: the loss is recovered from the gradient, c from the other side."""
     given = two_policies(case())
-    loss, gradient = gradient_of(name, settings, given)
+    loss, gradient = gradient_of(name, settings | {"loss_agg_mode": mode}, given, prompt_group_ids=GROUPS)
     assert loss == pytest.approx(float((gradient * given.logprobs).sum()))
     assert gradient.any()
 

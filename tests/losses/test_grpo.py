@@ -54,6 +54,21 @@ def test_sequence_ratio_is_the_geometric_mean_and_the_advantage_the_row_mean():
     assert output.means["clip_ratio"].item() == 0
 
 
+def test_gspo_token_has_the_sequence_ratio_and_an_advantage_for_each_token():
+    loss, gradient = gradient_of("grpo", {"eps_clip": 0.1, "importance_sampling_level": "sequence_token"}, CASE)
+    # s = sqrt(.9) for both tokens: -s and 2 s; the gradient of each is its own term
+    assert loss == pytest.approx(0.5 * math.sqrt(0.9))
+    assert gradient[0].tolist() == pytest.approx([-math.sqrt(0.9) / 2, math.sqrt(0.9)])
+    settings = {"loss_agg_mode": "seq-mean-token-mean", "eps_clip": 0.1}
+    constant = inputs(NOW, OLD, floats([1.5, 1.5]))
+    levels = [
+        gradient_of("grpo", settings | {"importance_sampling_level": level}, constant)
+        for level in ("sequence", "sequence_token")
+    ]
+    assert levels[0][0] == pytest.approx(levels[1][0])
+    assert torch.allclose(levels[0][1], levels[1][1]), "GSPO and GSPO-token agree where a row has one advantage"
+
+
 def test_sequence_ratio_looks_at_masked_positions_only():
     wider = inputs(logs([0.6, 0.9, 0.3]), logs([0.5, 0.1, 0.4]), floats([1.0, 77.0, -2.0]), floats([1, 0, 1]))
     assert value(wider, eps_clip=0.1, importance_sampling_level="sequence") == pytest.approx(0.5 * math.sqrt(0.9))

@@ -3,7 +3,7 @@ import pytest
 from drydock.engine.batch import OUTPUTS
 from drydock.errors import ConfigError
 from drydock.losses import LOSSES, GrpoConfig, OffPolicyCorrection, resolve_loss
-from drydock.wire.loss_names import LABEL_LOSSES, LOSS_SETTINGS, POSTS
+from drydock.wire.loss_names import ELSEWHERE, LABEL_LOSSES, LOSS_SETTINGS, POSTS
 
 
 def test_settings_are_read_under_their_wire_names():
@@ -18,6 +18,7 @@ def test_the_table_without_torch_names_the_same_losses_keys_and_posts():
     keys = {name: set(entry.config.model_fields) for name, entry in LOSSES.items()}
     assert {name: set(settings) for name, settings in LOSS_SETTINGS.items()} == keys
     assert set(LABEL_LOSSES) == {name for name, entry in LOSSES.items() if entry.reads_labels}
+    assert not set(ELSEWHERE) & set(LOSSES)
     assert set(POSTS) == set(OUTPUTS)
 
 
@@ -26,6 +27,8 @@ def test_the_table_without_torch_names_the_same_losses_keys_and_posts():
     [
         ("grop", {}, "did you mean 'grpo'"),
         ("os.system", {}, "unknown loss_fn 'os.system'"),
+        ("verl_grpo", {}, "its masks are aligned with the response"),
+        ("gspo", {}, "importance_sampling_level 'sequence'"),
         ("grpo", {"eps_clp": 0.1}, "unknown setting 'eps_clp' (did you mean 'eps_clip'?)"),
         ("grpo", {"c_clip": 0.5}, "c_clip"),
         ("grpo", {"loss_agg_mode": "mean"}, "loss_agg_mode"),

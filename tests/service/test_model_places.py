@@ -35,7 +35,10 @@ def test_adapter_folders_are_held_to_the_same(tmp_path: Path):
     assert caught.value.status == 403
     with pytest.raises(Refusal, match="may not be used"):
         placed(naming("gpt2", adapters={"a": "no-such-folder"}), [tmp_path], ADMIN)
-    allowed = naming("gpt2", adapters={"a": str(tmp_path / "a")}, max_seq_len=8)
+    with pytest.raises(Refusal, match=r"inference_config.policy_adapter: the folder"):
+        placed(naming("gpt2", policy_adapter="/root"), [tmp_path], ADMIN)
+    folder = str(tmp_path / "a")
+    allowed = naming("gpt2", adapters={"a": folder}, policy_adapter=folder, max_seq_len=8)
     assert placed(allowed, [tmp_path], USER) == allowed
 
 

@@ -11,9 +11,11 @@ import pytest
 import pytest_asyncio
 from builders.service_api import Api
 
-from drydock.chat import ChatTemplate, HermesParser
+from drydock.chat import ChatTemplate, HermesParser, ReplyReader
 from drydock.chat.messages import parse_message
+from drydock.chat.reasoning import MARKS
 from drydock.service.embedded import EmbeddedService
+from drydock.service.serving.answers import chat_choice
 from drydock.service.serving.growing_choice import GrowingChoice
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -220,12 +222,28 @@ CALL = '<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}\n</tool_c
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 async def test_calls_are_told_whole_and_content_as_it_comes(text: str, content: str, calls: int, size: int):
-    parser = HermesParser()
-    choice = GrowingChoice(parser)
-    told = "".join(
-        choice.take({"text": text[place : place + size], "token_ids": [1]}) for place in range(0, len(text), size)
-    )
-    rest, reply = choice.finish({"text": text, "token_ids": []}, lambda: "call")
-    assert told + rest == content
+    choice = GrowingChoice(HermesParser().stream(lambda: "call"))
+    forms: list[dict[str, Any]] = []
+    for place in range(0, len(text), size):
+        forms += choice.wire_forms(choice.take({"text": text[place : place + size], "token_ids": [1]}))
+    deltas, reply = choice.finish({"text": text, "token_ids": []})
+    forms += choice.wire_forms(deltas)
+    assert "".join(form.get("content", "") for form in forms) == content
+    assert [call["index"] for form in forms for call in form.get("tool_calls", ())] == list(range(calls))
     assert len(reply.calls) == calls
     assert all(json.loads(call.arguments) == {"command": "ls"} for call in reply.calls)
+
+
+async def test_thinking_is_streamed_apart_from_the_content():
+    choice = GrowingChoice(ReplyReader(HermesParser(), MARKS[0]).stream(lambda: "call"))
+    text = f"<think>\nI look.\n</think>\n\nNow.{CALL}"
+    forms: list[dict[str, Any]] = []
+    for letter in text:
+        forms += choice.wire_forms(choice.take({"text": letter, "token_ids": [1]}))
+    deltas, reply = choice.finish({"text": text, "token_ids": []})
+    forms += choice.wire_forms(deltas)
+    assert "".join(form.get("reasoning_content", "") for form in forms) == reply.reasoning == "I look."
+    assert "".join(form.get("content", "") for form in forms) == reply.content == "Now."
+    told = chat_choice(0, {"text": text, "finish_reason": "stop"}, reply, None)
+    assert told["message"]["reasoning_content"] == "I look."
+    assert told["finish_reason"] == "tool_calls"

@@ -85,8 +85,9 @@ async def test_a_killed_worker_is_started_again_and_names_what_was_lost(
     running = asyncio.create_task(TrainingRun(client, job_id).run())
     for _ in range(2):
         await asyncio.sleep(rng.uniform(0.1, 1.0))
-        os.kill(restartable.worker_of(job_id, kind), signal.SIGKILL)
-        await asyncio.sleep(0.2)
+        killed = restartable.worker_of(job_id, kind)
+        os.kill(killed, signal.SIGKILL)
+        await restartable.replacement(job_id, kind, killed)
         await client.wait_for_job(job_id, RECOVERY_S)
         await until_sub_jobs_run(client, job_id)
     report = await asyncio.wait_for(running, 60)
@@ -99,10 +100,11 @@ async def test_a_killed_worker_is_started_again_and_names_what_was_lost(
     await client.cancel_job(job_id)
 
 
-async def until_sub_jobs_run(client: TrainingClient, job_id: str) -> None:
-    async with asyncio.timeout(30):
-        while any(sub.status != "running" for sub in (await client.get_job(job_id)).sub_jobs):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+async def until_sub_jobs_run(client: TrainingClient, job_id: str, all_run: bool = True) -> None:
+    """Waits until all sub-jobs run, or (`all_run` false) until the service has noticed that one does not."""
+    async with asyncio.timeout(60):
+        while all_run != all(sub.status == "running" for sub in (await client.get_job(job_id)).sub_jobs):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def test_steps_lost_between_calls_are_named_by_the_next_call_exactly_once(
@@ -117,7 +119,7 @@ async def test_steps_lost_between_calls_are_named_by_the_next_call_exactly_once(
             await client.save("named", checkpoint_id="first", deadline_s=60)
     await client.forward_backward("named", batch_of(9, 0), 60)
     os.kill(restartable.worker_of("named", "training"), signal.SIGKILL)
-    await asyncio.sleep(0.3)
+    await until_sub_jobs_run(client, "named", False)
     assert (await client.get_job("named")).status == "running"
     await restartable.restart()
     with pytest.raises(RequestFailed) as told:
@@ -129,7 +131,7 @@ async def test_steps_lost_between_calls_are_named_by_the_next_call_exactly_once(
     assert (await client.step("named", 0.01, 60)).global_steps == 2
     await client.save("named", deadline_s=60)
     os.kill(restartable.worker_of("named", "training"), signal.SIGKILL)
-    await asyncio.sleep(0.3)
+    await until_sub_jobs_run(client, "named", False)
     await client.forward_backward("named", batch_of(2, 0), 60)
     assert (await client.step("named", 0.01, 60)).global_steps == 3
     await client.cancel_job("named")

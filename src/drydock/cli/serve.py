@@ -46,13 +46,15 @@ def serve(
             raise UserError(f"--adapter {given!r}: give NAME=FOLDER")
         adapters[key] = str(Path(folder).expanduser().resolve())
     found = _base_of(model, base)
-    if found is not None:
-        adapters[name] = str(Path(model).expanduser().resolve())
     folder = Path(found or model).expanduser()
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise UserError(f"{folder} has no config.json: give a Hugging Face model folder, a checkpoint or an adapter")
     source = str(folder.resolve()) if folder.is_dir() else found or model
     block: dict[str, Any] = {"adapters": adapters}
+    names = [name, *(f"{name}:{key}" for key in sorted(adapters))]
+    if found is not None:
+        block["policy_adapter"] = str(Path(model).expanduser().resolve())
+        names.insert(1, f"{name}:base")
     if max_seq_len is not None:
         block["max_seq_len"] = max_seq_len
     config: dict[str, Any] = {"job_type": "sampling", "model_name": source, "inference_config": block}
@@ -62,7 +64,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         if state_dir is None:
             state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="drydock-serve-")))
-        asyncio.run(_serve(body, sorted(adapters), state_dir, host, port))
+        asyncio.run(_serve(body, names, state_dir, host, port))
 
 
 def _base_of(model: str, base: str | None) -> str | None:
@@ -83,7 +85,7 @@ def _base_of(model: str, base: str | None) -> str | None:
     return str(named)
 
 
-async def _serve(body: dict[str, Any], adapters: list[str], state_dir: Path, host: str, port: int) -> None:
+async def _serve(body: dict[str, Any], names: list[str], state_dir: Path, host: str, port: int) -> None:
     from pydantic import SecretStr
 
     from drydock.client import TrainingClient
@@ -105,7 +107,6 @@ async def _serve(body: dict[str, Any], adapters: list[str], state_dir: Path, hos
         async def served() -> None:
             job = await client.create_job(JobCreate.model_validate(body))
             await client.wait_for_job(job.job_id, START_DEADLINE_S)
-            names = [job.job_id, *(f"{job.job_id}:{adapter}" for adapter in adapters)]
             typer.echo(f"base URL  {service.base_url}/v1")
             typer.echo(f"API key   {TOKEN_VARIABLE if given else service.token.get_secret_value()}")
             typer.echo(f"models    {', '.join(names)}")

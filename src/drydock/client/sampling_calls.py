@@ -1,5 +1,6 @@
 """Calls to a job's samplers: generate, generate as a stream, forget the prefix cache."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -48,6 +49,7 @@ class SamplingCalls(RequestCalls):
 
         routing_key: prompts with the same key share a replica and so its prefix cache. Sampling that ended because
         the service was restarted or a worker was lost is asked for again: nothing depends on how often it runs.
+        Cancelling the call, or its deadline, cancels the sampling at the service.
         """
         frame = encode_frame(self._generate_body(prompts, sampling_params, routing_key), RESPONSE_OPTIONS)
         with_logprobs = sampling_params.logprobs is not None
@@ -145,17 +147,36 @@ class SamplingCalls(RequestCalls):
         if len(bodies) > 1:
             del headers["Idempotency-Key"]  # the chunk group is the identity
         accepted: dict[str, Any] = {}
-        for part in bodies:
-            accepted = await self._transport.send(
-                call, "POST", job_path(job_id, "/generate"), content=part, headers=headers
-            )
+        try:
+            for part in bodies:
+                accepted = await self._transport.send(
+                    call, "POST", job_path(job_id, "/generate"), content=part, headers=headers
+                )
+        except asyncio.CancelledError:
+            await self._withdraw(job_id, bodies, headers)
+            raise
         try:
             return await result_of(self._transport, call, job_id, accepted, self._hold_s)
+        except asyncio.CancelledError:
+            await self._cancel_quietly(job_id, str(accepted.get("request_id")))
+            raise
         except Refused as error:
             if error.status != 404 or self._hosted:
                 raise
             # accepted a moment ago and unknown now: the service was restarted before it had written the request down
             raise RequestFailed(f"{call.label}: the service no longer knows the request", "ServiceRestarted") from error
+
+    async def _withdraw(self, job_id: str, bodies: Sequence[bytes], headers: dict[str, str]) -> None:
+        """Cancel a request whose POST was broken off: its id is found by its Idempotency-Key. Best effort."""
+        if self._hosted or len(bodies) > 1:
+            return
+        unheld = {name: value for name, value in headers.items() if name != "Prefer"}
+        with contextlib.suppress(DrydockError, RuntimeError):
+            async with open_call("generate", job_id, _CANCEL_S) as call:
+                accepted = await self._transport.send(
+                    call, "POST", job_path(job_id, "/generate"), content=bodies[0], headers=unheld
+                )
+            await self._cancel_quietly(job_id, str(accepted.get("request_id")))
 
     async def _cancel_quietly(self, job_id: str, request_id: str) -> None:
         """Best effort, since the caller is leaving; a RuntimeError says that the client was closed before."""

@@ -100,7 +100,7 @@ class TrainingCalls(SamplingCalls):
         """Give the trainer's weights to the samplers.
 
         weight_format: "lora" sends the adapter alone, which a trainer with an adapter does unless told otherwise; "hf"
-        and "vllm" send whole weights, an adapter added in, on which the sampler takes no adapter alone any more.
+        and "vllm" send whole weights, an adapter added in. A later "lora" brings the sampler's first model back.
         A server that confirms no fingerprint is also told to forget its prefix cache, since nothing shows that it did.
         """
         payload: dict[str, Any] = {

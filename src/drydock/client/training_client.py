@@ -10,11 +10,12 @@ attempts, sees to that, also when the service was restarted in between; the host
 whose answer was lost fails instead.
 """
 
+from drydock.client.adapter_calls import AdapterCalls
 from drydock.client.checkpoint_calls import CheckpointCalls
 from drydock.client.job_calls import JobCalls
 from drydock.client.log_calls import LogCalls
 from drydock.client.training_calls import TrainingCalls
 
 
-class TrainingClient(JobCalls, TrainingCalls, CheckpointCalls, LogCalls):
+class TrainingClient(JobCalls, TrainingCalls, AdapterCalls, CheckpointCalls, LogCalls):
     """Calls of the training API; an async context manager. Settings are those of `Connection`."""

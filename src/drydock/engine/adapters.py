@@ -21,12 +21,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from drydock.engine.lora_settings import ADAPTER_CONFIG, ADAPTER_WEIGHTS, LoraConfig
+from drydock.engine.lora_settings import ADAPTER_CONFIG, ADAPTER_WEIGHTS, BASE, LoraConfig
 from drydock.engine.manifest import MARKER
 from drydock.engine.weights import fingerprint
 from drydock.errors import EngineError, UserError
 
-BASE = "base"
 _PLAIN = "__base__"
 _CONFIG_KEYS = frozenset(LoraConfig.model_fields)
 

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 """Files of an adapter's folder, as PEFT names them."""
+BASE = "base"
+"""Names the model without any adapter where an adapter's name may stand."""
 
 
 class LoraConfig(BaseModel):

@@ -24,7 +24,7 @@ class OptimizerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str = "AdamW"
-    """`AdamW` (arXiv 1711.05101), `AdamW_8bit` (arXiv 2110.02861; needs the package bitsandbytes) or `SGD`, in any
+    """`AdamW` (arXiv 1711.05101), `AdamW_8bit` (arXiv 2110.02861; needs the extra bitsandbytes) or `SGD`, in any
     spelling of their case."""
     lr: float = Field(default=1e-6, ge=0.0)
     """Learning rate that the schedule multiplies, until a step names another."""

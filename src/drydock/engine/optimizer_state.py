@@ -26,15 +26,18 @@ class OptimizerState:
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]) -> OptimizerState:
-    """The state of an optimizer over `parameters`, on the CPU."""
+    """The state of an optimizer over `parameters`, on the CPU. What entries have in common is copied for each."""
     names = {id(parameter): name for name, parameter in parameters.items()}
     tensors: dict[str, Tensor] = {}
     values: dict[str, Any] = {}
+    seen: set[int] = set()
     for parameter, entries in optimizer.state.items():
         for key, value in entries.items():
             name = f"{key}/{names[id(parameter)]}"
             if isinstance(value, Tensor):
-                tensors[name] = value.detach().cpu().contiguous()
+                own = value.data_ptr() not in seen
+                seen.add(value.data_ptr())
+                tensors[name] = value.detach().cpu().contiguous() if own else value.detach().cpu().clone()
             elif value is not None:
                 values[name] = value
     return OptimizerState(tensors, values)

@@ -34,6 +34,6 @@ def _adamw_8bit(groups: list[dict[str, Any]], settings: OptimizerConfig) -> torc
     except ImportError:
         raise ConfigError(
             f"training_config.optimizer.name: {settings.name} needs the package bitsandbytes, which is not installed "
-            "where the trainer runs; install it (pip install bitsandbytes) or choose AdamW"
+            "where the trainer runs; install it (pip install 'drydock-rl[bitsandbytes]') or choose AdamW"
         ) from None
     return bitsandbytes.optim.AdamW8bit(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drydock.engine.foreign_tensors import REASONS
 from drydock.errors import UserError
 
 
@@ -41,9 +42,11 @@ def integers(value: Any, name: str, shape: tuple[int, ...] | None = None) -> NDA
 
 
 def refuse_unknown(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises UserError for a key with a value that is not among `known`, offering the nearest."""
+    """Raises UserError for a key with a value that is not among `known`: why, or offering the nearest."""
     for key, value in given.items():
         if key not in known and value is not None:
+            if key in REASONS:
+                raise UserError(f"{where}: {key!r} is not supported: {REASONS[key]}")
             nearest = get_close_matches(key, known, n=1)
             hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
             raise UserError(f"{where}: {key!r} is not supported{hint}; supported: {', '.join(known)}")

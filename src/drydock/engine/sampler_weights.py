@@ -1,17 +1,19 @@
 """What a sampler's policy is: base weights, and at most one adapter on them that the weight sync brings.
 
-A file with whole weights replaces the base and drops the adapter. A file with an adapter goes on top of the base, which
-stays as it is; it names the base that it was trained on, and one trained on another is refused. Either way the sampler
-compares what it holds with the file afterwards.
+A file with whole weights replaces the base and drops the adapter. A file with an adapter goes on top of the base; it
+names the base that it was trained on. Where that is the model that the sampler began with, and whole weights have taken
+its place since, the model is read again; one trained on any other base is refused. Either way the sampler compares what
+it holds with the file afterwards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from drydock.engine.adapters import read_adapter_source
 from drydock.engine.lora_settings import LoraConfig
 from drydock.engine.weights import assign_weights, fingerprint, holds_weights, read_weights, unique_weights, weight_kind
 from drydock.errors import ConfigError, EngineError
@@ -24,18 +26,27 @@ class SamplerWeights:
     fingerprint: of what was loaded last. base_fingerprint: of the base.
     """
 
-    def __init__(self, model: PreTrainedModel, expected: LoraConfig | None = None) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        expected: LoraConfig | None = None,
+        reread: Callable[[], Mapping[str, Tensor]] | None = None,
+    ) -> None:
+        """`reread` gives the weights that the model has now once more, later."""
         self._model = model
         self._expected = expected
+        self._reread = reread
         self.adapter: LoraConfig | None = None
         self.base_fingerprint = fingerprint(unique_weights(model))
-        self.fingerprint = self.base_fingerprint
+        self.fingerprint = self._first_fingerprint = self.base_fingerprint
 
-    def load(self, path: Path, expected_fingerprint: str) -> None:
-        """Take over a file. Raises EngineError, with the old weights in place, when it is not what was announced."""
+    def load(self, path: Path, expected_fingerprint: str) -> bool:
+        """Take over a file; whether the base is another now.
+
+        Raises EngineError, with the old weights in place, when it is not what was announced.
+        """
         if weight_kind(path) == "adapter":
-            self._load_adapter(path, expected_fingerprint)
-            return
+            return self._load_adapter(path, expected_fingerprint)
         weights = read_weights(path)
         found = fingerprint(weights)
         _check(path, found, expected_fingerprint)
@@ -44,6 +55,7 @@ class SamplerWeights:
             raise EngineError(f"after loading {path} the sampler's parameters differ from the file")
         self._drop_adapter()
         self.base_fingerprint = self.fingerprint = found
+        return True
 
     def check_base(self, path: Path, base_fingerprint: str | None) -> None:
         """Raises EngineError when an adapter was trained on other weights than the base; None: it does not say."""
@@ -54,12 +66,14 @@ class SamplerWeights:
                 "weights (weight_format vllm)"
             )
 
-    def _load_adapter(self, path: Path, expected_fingerprint: str) -> None:
-        from drydock.engine.lora import adapter_tensors, assign_adapter, read_adapter
+    def _load_adapter(self, path: Path, expected_fingerprint: str) -> bool:
+        from drydock.engine.lora import adapter_tensors, assign_adapter
 
-        file = read_adapter(path)
+        file = read_adapter_source(path)
         _check(path, file.fingerprint, expected_fingerprint)
-        self.check_base(path, file.base_fingerprint)
+        first = self._first_base(file.base_fingerprint)
+        if first is None:
+            self.check_base(path, file.base_fingerprint)
         if self._expected is not None and not self._expected.same_adapter(file.settings):
             raise EngineError(
                 f"the adapter in {path} has settings {file.settings.model_dump()}, inference_config.peft_config says "
@@ -69,10 +83,26 @@ class SamplerWeights:
             assign_adapter(self._model, file.tensors)
         else:
             self._exchange_adapter(file.settings, file.tensors)
+        if first is not None:
+            assign_weights(self._model, first)
+            self.base_fingerprint = self._first_fingerprint
         held = adapter_tensors(self._model)
         if not all(torch.equal(tensor.cpu(), file.tensors[name]) for name, tensor in held.items()):
             raise EngineError(f"after loading {path} the sampler's adapter differs from the file")
         self.fingerprint = file.fingerprint
+        return first is not None
+
+    def _first_base(self, wanted: str | None) -> Mapping[str, Tensor] | None:
+        """The weights that the sampler began with, where they are wanted and others have taken their place."""
+        if wanted != self._first_fingerprint or wanted == self.base_fingerprint or self._reread is None:
+            return None
+        weights = self._reread()
+        if (found := fingerprint(weights)) != wanted:
+            raise EngineError(
+                f"the adapter was trained on weights {wanted}, but the model's files hold {found} by now; put them "
+                "back, or sync whole weights (weight_format vllm)"
+            )
+        return weights
 
     def _exchange_adapter(self, settings: LoraConfig, tensors: Mapping[str, Tensor]) -> None:
         """Hold an adapter with other settings than before; the one before comes back where that cannot be."""

@@ -43,7 +43,7 @@ from drydock.engine.sampler_weights import SamplerWeights
 from drydock.engine.settings import InferenceConfig, parse_settings
 from drydock.engine.types import SamplePiece, SampleResult, WeightSet
 from drydock.engine.waiting import WaitingRequests
-from drydock.engine.weights import weight_kind
+from drydock.engine.weights import adapter_fingerprint, unique_weights, weight_kind
 from drydock.errors import EngineError, UserError
 from drydock.wire.rest import SamplingParams
 
@@ -72,9 +72,12 @@ class TorchSamplingEngine:
     ) -> None:
         self.config = parse_settings(InferenceConfig, inference_config, where="inference_config")
         self.model = load_model(model_name, dtype=dtype, device=device or default_device())
+        kept_dtype = str(self.model.dtype).removeprefix("torch.")
         self.tokenizer = load_tokenizer(model_name)
         self.policy_version = 0
-        self._weights = SamplerWeights(self.model, self.config.peft_config)
+        self._weights = SamplerWeights(
+            self.model, self.config.peft_config, lambda: unique_weights(load_model(model_name, dtype=kept_dtype))
+        )
         limits = (self.config.max_seq_len, max_positions(self.model), 2**31)
         self.max_seq_len = min(value for value in limits if value)
         self.stats = {"sampled_tokens": 0, "prompt_tokens": 0, "cached_tokens": 0, "decode_steps": 0, "prefills": 0}
@@ -99,6 +102,9 @@ class TorchSamplingEngine:
         self._ids: dict[str, list[Request]] = {}
         self._finished: list[SampleResult] = []
         self._rules: ChoiceRules | None = None
+        if self.config.policy_adapter is not None:
+            folder = Path(self.config.policy_adapter).expanduser()
+            self.load_weights(folder, policy_version=0, fingerprint=adapter_fingerprint(folder))
         for name, folder in self.config.adapters.items():
             self.load_adapter(name, Path(folder).expanduser())
 
@@ -201,23 +207,23 @@ class TorchSamplingEngine:
     def load_weights(self, path: Path, *, policy_version: int, fingerprint: str) -> WeightSet:
         """Take over the policy in `path`, in place: whole weights, or an adapter on those that are held.
 
-        See the module for requests in flight. Whole weights drop every named adapter: it was made for others.
+        See the module for requests in flight. A new base drops every named adapter: it was made for another. An adapter
+        that was trained on the model as it was at the start brings that model back.
         Raises EngineError, with the old policy still in place, when the file cannot be read, does not have the
         given fingerprint or does not fit the model.
         """
-        whole = weight_kind(path) == "whole"
-        if not whole:
+        if weight_kind(path) != "whole":
             self._adapters.refuse_beside(path)
         try:
-            self._weights.load(path, fingerprint)
+            new_base = self._weights.load(path, fingerprint)
         except EngineError:
             self._adapters.policy_changed(self._weights.adapter)
             raise
-        if whole and (dropped := self._adapters.clear()):
+        if new_base and (dropped := self._adapters.clear()):
             logger.warning("new base weights: adapters %s were made for others and are dropped", ", ".join(dropped))
         self._adapters.policy_changed(self._weights.adapter)
         self.policy_version = policy_version
-        self._start_over(lambda request: whole or request.params.adapter is None)
+        self._start_over(lambda request: new_base or request.params.adapter is None)
         return WeightSet(path, policy_version, fingerprint)
 
     def load_adapter(self, name: str, path: Path) -> str:

@@ -93,6 +93,8 @@ class InferenceConfig(BaseModel):
     512 MiB, at most 65,536."""
     peft_config: LoraConfig | None = None
     """The adapter that the weight sync brings must have these settings (dropout aside); any adapter when None."""
+    policy_adapter: str | None = None
+    """LoRA adapter that the policy has from the start, until a weight sync: a folder (a checkpoint, or PEFT's)."""
     adapters: dict[str, str] = {}
     """LoRA adapters that are held from the start, beside the policy: name to folder (a checkpoint, or PEFT's)."""
     max_prefill_tokens: int = Field(default=8_192, ge=1)

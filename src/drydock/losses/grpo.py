@@ -2,8 +2,8 @@
 
     loss_it = surrogate(r_it, A_it) * w_it * c_it
 
-r is the ratio to the proximal policy, on token or sequence level (`drydock.losses.ratio`); the surrogate is the
-clipped one (`clipping`), CISPO's (`cispo`) or SAPO's (`sapo`). w is the behaviour weight exp(prox - old), or the
+r is the ratio to the proximal policy, on the level of tokens or sequences (`drydock.losses.ratio`); the surrogate is
+the clipped one (`clipping`), CISPO's (`cispo`) or SAPO's (`sapo`). w is the behaviour weight exp(prox - old), or the
 truncated one where `off_policy_correction.tis_ratio_type` asks for it. c collects what else weighs or drops a token:
 `context.rollout_is_weights`, the correction's masks (`off_policy`), M2PO's choice (`m2po`). KL, entropy and
 aggregation: `policy`. Presets (DAPO, Dr.GRPO, GSPO, ...) are in docs/losses.md.
@@ -42,6 +42,8 @@ def grpo_loss(inputs: LossInputs, config: GrpoConfig, denominators: Denominators
     log_ratio = difference
     if config.importance_sampling_level == "sequence":
         log_ratio, advantages = row_mean(difference, mask), row_mean(advantages, mask)
+    elif config.importance_sampling_level == "sequence_token":
+        log_ratio = row_mean(difference, mask).detach() + difference - difference.detach()
     ratio = exp_clamped(log_ratio)
     terms, clipped = _surrogate(inputs.logprobs, ratio, advantages, config)
 

@@ -21,7 +21,7 @@ class GrpoConfig(PolicyConfig):
     c_clip: float | None = Field(default=None, gt=1.0)
     """Dual clip: bound of a token's loss in units of |A|; off when None (usual value 3)."""
     importance_sampling_level: RatioLevel = "token"
-    """`token` for GRPO, `sequence` for GSPO."""
+    """`token` for GRPO, `sequence` for GSPO, `sequence_token` for GSPO-token."""
     use_decoupled_loss: bool = False
     """Insist on three policies: refused unless proximal log-probs are sent or computed (loglinear). They are used
     whenever they are there."""

@@ -6,6 +6,7 @@ the trust region's centre (`prox`), pi is under training (`lp`).
     token level     r_it = exp(lp_it - prox_it)                             GRPO, arXiv 2402.03300, eq. 3
     sequence level  r_it = r_i = exp(sum_t m (lp - prox) / sum_t m)         GSPO, arXiv 2507.18071, eq. 7
                     and A_it becomes the mean of A over the row's mask
+    sequence_token  r_it = sg(r_i) exp(lp_it - sg(lp_it))                   GSPO-token, eq. 14: A stays per token
     behaviour       w_it = exp(prox_it - old_it), 0 where above behav_imp_weight_cap; detached
 
 `prox_logp_method` says where prox comes from:
@@ -31,7 +32,7 @@ from drydock.losses.base import LossInputs, need
 MAX_LOG_RATIO = 20.0
 
 ProxMethod = Literal["recompute", "loglinear", "metrics"]
-RatioLevel = Literal["token", "sequence"]
+RatioLevel = Literal["token", "sequence", "sequence_token"]
 
 
 def exp_clamped(log_ratio: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from drydock.losses.grpo_config import GrpoConfig, check_grpo
 from drydock.losses.policy import check_policy, needs_entropy
 from drydock.losses.rollout_is import RolloutIsConfig, rollout_is_loss
 from drydock.losses.sft import SftCeConfig, SftConfig, sft_loss
+from drydock.wire.loss_names import ELSEWHERE
 
 AGGREGATED = frozenset({"sequence_loss_weights", "prompt_group_ids", "prompt_token_counts"})
 POLICY = AGGREGATED | {"ref_log_probs_shifted", "old_log_probs_shifted"}
@@ -140,6 +141,8 @@ def resolve_loss(name: str, settings: Mapping[str, Any] | None = None) -> tuple[
     that exclude each other (naming both).
     """
     entry = LOSSES.get(name)
+    if name in ELSEWHERE:
+        raise ConfigError(f"loss_fn {name!r} is not served: {ELSEWHERE[name]}")
     if entry is None:
         raise ConfigError(f"unknown loss_fn {name!r}{_nearest(name, LOSSES)}; known: {', '.join(sorted(LOSSES))}")
     settings = dict(settings or {})

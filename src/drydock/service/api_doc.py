@@ -24,6 +24,7 @@ STATUSES = {
     429: "Too many calls or too much at once; try again later",
     500: "The service failed",
     501: "A part of the API that is not served; the message says why",
+    503: "A worker process died meanwhile; ask again",
     504: "It took longer than the caller allowed",
 }
 OCTETS = "application/octet-stream"

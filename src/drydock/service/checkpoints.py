@@ -3,8 +3,8 @@
 A checkpoint is a folder `jobs/<job>/checkpoints/<id>`, complete once it has its final name (the engine writes under a
 temporary one), and a row in the store written after that. It outlives its job, and another job may load it or start
 from it. A checkpoint that someone needs is not deleted: one that is being loaded, that a job which has not ended
-started from or names as its model or adapter, or that its trainer goes on from when its process dies. A checkpoint's
-folder goes out of reach (renamed) before its row goes, and is removed after that.
+started from or names as its model or adapter, or that its trainer or a sampler takes up when its process dies. A
+checkpoint's folder goes out of reach (renamed) before its row goes, and is removed after that.
 
 After a save the job's `checkpoint_retention` removes older checkpoints, none that is needed or that an export still
 opens, and never the newest resumable one.
@@ -109,7 +109,7 @@ class Checkpoints:
     async def load(self, job: LiveJob, path: Path, record: RequestRecord) -> Outcome:
         """Has the trainer continue from a checkpoint."""
         record.arguments = {"path": str(path)}
-        with self._kept(path):
+        with self.kept(path):
             reply = await record.ask(job.training(), "load", path=str(path))
         job.trained("load", reply.header["result"])
         return Outcome(reply.header["result"])
@@ -180,7 +180,7 @@ class Checkpoints:
         ]
 
     @contextlib.contextmanager
-    def _kept(self, path: Path) -> Iterator[None]:
+    def kept(self, path: Path) -> Iterator[None]:
         """Keeps a checkpoint from being deleted; one that went before raises Refusal 422."""
         if not path.is_dir():
             raise Refusal(422, f"checkpoint_id: checkpoint {path.name!r} was deleted")
@@ -197,13 +197,16 @@ class Checkpoints:
         for row in await self._store.run(lambda connection: _unfinished(connection, over)):
             job_id = row["job_id"]
             for config in row["body"].get("sub_job_configs") or ():
-                adapters = (config.get("inference_config") or {}).get("adapters") or {}
-                for named in (config.get("model_name"), *adapters.values()):
+                inference = config.get("inference_config") or {}
+                adapters = inference.get("policy_adapter"), *(inference.get("adapters") or {}).values()
+                for named in (config.get("model_name"), *adapters):
                     found[Path(str(named))] = f"a model or an adapter of job {job_id}; delete it once that job is over"
                 source = config.get("source_checkpoint_info") or {}
                 if source:
                     path = self._path(str(source.get("source_job_id")), str(source.get("checkpoint_id")))
                     found[path] = f"what job {job_id} started from; delete it once that job is over"
+        for path, job_id in self._jobs.adapter_folders().items():
+            found[path] = f"an adapter that the samplers of job {job_id} load again when they die; drop it there first"
         for path, job_id in self._jobs.restart_points().items():
             found[path] = f"what the trainer of job {job_id} goes on from when its process dies; save another one first"
         return found

@@ -1,13 +1,14 @@
 """A generate request: which replica samples which prompt, and the results put back in order.
 
 Prompts with a routing key go to the replica that the key hashes to, so that a rollout's turns meet their own prefix
-cache; prompts without one go to the least loaded. Replicas live and die with their job, so a key's replica is there
-whenever the job runs and `strict` has nothing left to forbid.
+cache; prompts without one go to the least loaded. A replica that is being started again after its process died (its
+cache is gone with it) gets neither as long as another is there, unless the caller is `strict`: then the key's replica
+is waited for, whatever becomes of it.
 """
 
 import asyncio
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from drydock.service.live_job import LiveJob
@@ -40,7 +41,7 @@ async def generate(job: LiveJob, body: GenerateBody, record: RequestRecord) -> O
     """Samples one completion per prompt: {"results": [...]} in the order of the prompts."""
     shares: dict[WorkerGroup, list[int]] = {}
     for index in range(len(body.prompts)):
-        worker = replica(job.sampling(), body.routing_key_of(index), shares)
+        worker = replica(job.sampling(), body.routing_key_of(index), shares, strict=body.strict)
         shares.setdefault(worker, []).append(index)
     record.arguments = {"shares": {worker.spec.sub_job_id: indices for worker, indices in shares.items()}}
     return await _collect(shares, body, record)
@@ -114,11 +115,16 @@ async def sample(
 
 
 def replica(
-    workers: Sequence[WorkerGroup], routing_key: str | None, shares: dict[WorkerGroup, list[int]]
+    workers: Sequence[WorkerGroup],
+    routing_key: str | None,
+    shares: Mapping[WorkerGroup, Sequence[int]],
+    *,
+    strict: bool = False,
 ) -> WorkerGroup:
     """Who samples the next prompt; `shares` are the prompts that this request has given out already."""
-    if len(workers) == 1:
-        return workers[0]
     if routing_key is not None:
-        return workers[zlib.crc32(routing_key.encode()) % len(workers)]
-    return min(workers, key=lambda worker: worker.open_calls + len(shares.get(worker, ())))
+        own = workers[zlib.crc32(routing_key.encode()) % len(workers)]
+        if strict or own.ready:
+            return own
+    ready = [worker for worker in workers if worker.ready] or workers
+    return min(ready, key=lambda worker: worker.open_calls + len(shares.get(worker, ())))

@@ -27,7 +27,7 @@ async def stream(job: LiveJob, body: GenerateBody, table: RequestTable, record: 
     shares: dict[WorkerGroup, list[int]] = {}
     workers: list[WorkerGroup] = []
     for index in range(len(body.prompts)):
-        worker = replica(job.sampling(), body.routing_key_of(index), shares)
+        worker = replica(job.sampling(), body.routing_key_of(index), shares, strict=body.strict)
         shares.setdefault(worker, []).append(index)
         workers.append(worker)
     names = [worker.spec.sub_job_id for worker in workers]

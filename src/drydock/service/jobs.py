@@ -110,7 +110,7 @@ class Jobs:
         self._live[job_id] = job
         self._requests.open_job(job_id)
         try:
-            await self._write(job)
+            await self.write(job)
         except BaseException:
             del self._live[job_id]
             self._requests.close_job(job_id)
@@ -142,6 +142,10 @@ class Jobs:
         return {
             Path(point.path): job.job_id for job in self._live.values() if (point := job.restart_point()) is not None
         }
+
+    def adapter_folders(self) -> dict[Path, str]:
+        """Adapters that samplers of live jobs load once more when their process dies, and for each its job's id."""
+        return {folder: job.job_id for job in self._live.values() for folder in job.adapter_folders()}
 
     async def require_known(self, job_id: str) -> None:
         """Raises Refusal 404 for an unknown job."""
@@ -238,7 +242,7 @@ class Jobs:
 
     def supervise(self, job: LiveJob) -> None:
         """Starts the job's supervisor."""
-        supervisor = Supervisor(job, self._pool, write=self._write, standby=self._standby, check_s=self._check_s)
+        supervisor = Supervisor(job, self._pool, write=self.write, standby=self._standby, check_s=self._check_s)
         task = asyncio.create_task(self._run(supervisor, job), name=f"job {job.job_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -293,6 +297,8 @@ class Jobs:
             job.progress.first_steps = worker.get("first_steps") or job.progress.first_steps
             if worker.get("weights"):
                 job.held_weights[name] = worker["weights"]
+            if worker.get("adapters"):
+                job.held_adapters[name] = worker["adapters"]
         first_steps = job.progress.first_steps
         job.progress = await self._store.run(lambda connection: Progress.from_store(connection, job.job_id, floor))
         job.progress.first_steps, job.floor, job.last_loss = first_steps, floor, job.progress.last_loss
@@ -337,14 +343,15 @@ class Jobs:
         waiting = {} if position is None else {"queue_position": position}
         return job_view(job.row(), job.sub_job_rows()) | waiting
 
-    async def _write(self, job: LiveJob) -> None:
+    async def write(self, job: LiveJob) -> None:
+        """Has the store know what the job is now."""
         await self._store.put(tables.sub_jobs, job.sub_job_rows())
         await self._store.put(tables.jobs, [job.row()])
         self._requests.changes.tell(job.job_id, job.status)
 
     def _write_soon(self, job: LiveJob) -> None:
         if job.job_id in self._live and not job.finished.is_set():
-            task = asyncio.create_task(self._write(job), name=f"write {job.job_id}")
+            task = asyncio.create_task(self.write(job), name=f"write {job.job_id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from drydock.errors import TrainingRewound
@@ -34,6 +35,7 @@ class LiveJob:
 
     slots: room that each sub-job asks for. devices: what each got. restarts: how often each was started again.
     held_weights: the last weight file that each sampler took, kept only where it may be started again.
+    held_adapters: by sampler, what was loaded (name and folder) or dropped (name and None) since the job began.
     rewound: what a restart of the trainer lost and nobody has been told yet. floor: when it was put back to which step.
     changed: has the job written down soon. renew: makes a group for a sub-job, not started.
     """
@@ -59,6 +61,7 @@ class LiveJob:
     workers: dict[str, WorkerGroup] = field(default_factory=dict)
     restarts: dict[str, int] = field(default_factory=dict)
     held_weights: dict[str, dict[str, Any]] = field(default_factory=dict)
+    held_adapters: dict[str, dict[str, str | None]] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
     rewound: dict[str, Any] | None = None
     floor: dict[str, Any] | None = None
@@ -101,6 +104,19 @@ class LiveJob:
         """Where the trainer goes on when its process dies; None where it does not, or begins anew."""
         restarts = any(self.restartable(worker.spec.sub_job_id) for worker in self.of_type("training"))
         return self.progress.resume if restarts else None
+
+    def adapter_changed(self, sub_job_id: str, adapter: str, folder: str | None) -> None:
+        """Takes note of what a sampler holds under an adapter's name; folder: None where it holds nothing any more."""
+        held = self.held_adapters.setdefault(sub_job_id, {})
+        configured = self.workers[sub_job_id].spec.config["inference_config"].get("adapters") or {}
+        held[adapter] = folder
+        if folder is None and adapter not in configured:
+            del held[adapter]
+
+    def adapter_folders(self) -> set[Path]:
+        """Folders of adapters that a sampler would load once more if it was started again."""
+        kept = [held for name, held in self.held_adapters.items() if self.restartable(name)]
+        return {Path(folder) for held in kept for folder in held.values() if folder is not None}
 
     def begin_training(self, record: RequestRecord) -> None:
         """To be called first by every request that builds on the trainer's state.
@@ -190,4 +206,5 @@ class LiveJob:
         if worker.spec.job_type == "training":
             kept = {"rewound": self.rewound, "floor": self.floor, "first_steps": self.progress.first_steps}
             return {**row, **kept}
-        return {**row, "weights": self.held_weights.get(worker.spec.sub_job_id)}
+        name = worker.spec.sub_job_id
+        return {**row, "weights": self.held_weights.get(name), "adapters": self.held_adapters.get(name)}

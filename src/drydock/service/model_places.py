@@ -23,13 +23,17 @@ def placed(body: dict[str, Any], model_dirs: Sequence[Path], identity: Identity)
         model = _place(config["model_name"], f"{where}.model_name", model_dirs, identity)
         configs.append({**config, "model_name": model})
         inference = config.get("inference_config") or {}
-        adapters = inference.get("adapters")
-        if isinstance(adapters, dict):
-            found = {
+        found: dict[str, Any] = {}
+        if isinstance(adapters := inference.get("adapters"), dict):
+            found["adapters"] = {
                 name: _place(folder, f"{where}.inference_config.adapters.{name}", model_dirs, identity, local=True)
                 for name, folder in adapters.items()
             }
-            configs[-1]["inference_config"] = {**inference, "adapters": found}
+        if (folder := inference.get("policy_adapter")) is not None:
+            there = f"{where}.inference_config.policy_adapter"
+            found["policy_adapter"] = _place(folder, there, model_dirs, identity, local=True)
+        if found:
+            configs[-1]["inference_config"] = {**inference, **found}
     return {**body, "sub_job_configs": configs}
 
 

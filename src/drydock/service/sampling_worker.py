@@ -17,7 +17,7 @@ from drydock.engine.base import SamplingEngine
 from drydock.engine.sampling import TorchSamplingEngine
 from drydock.engine.types import SampleResult
 from drydock.engine.weights import adapter_fingerprint
-from drydock.errors import EngineError
+from drydock.errors import ConfigError, EngineError
 from drydock.service.channel import Message
 from drydock.service.sample_form import on_the_wire, piece_on_the_wire
 from drydock.service.source_checkpoint import global_steps, holds_adapter
@@ -54,6 +54,10 @@ class SamplingWorker:
     def build(cls, config: dict[str, Any], link: WorkerLink, source: Path | None = None) -> "SamplingWorker":
         """A worker whose engine is loaded as the sub-job's configuration says, from the checkpoint `source` if any."""
         whole = source is not None and not holds_adapter(source)
+        if source is not None and not whole and config["inference_config"].get("policy_adapter"):
+            raise ConfigError(
+                "inference_config.policy_adapter: source_checkpoint_info holds the policy's adapter already; name one"
+            )
         model_name = str(source) if whole else config["model_name"]
         engine = TorchSamplingEngine(
             model_name, config["inference_config"], seed=config.get("seed") or 0, dtype=config.get("dtype")
@@ -106,12 +110,15 @@ class SamplingWorker:
                 self._submit(header)
                 return None
             case "load-weights":
+                before = self._engine.adapters.keys()
                 loaded = self._engine.load_weights(
                     Path(header["path"]), policy_version=header["policy_version"], fingerprint=header["fingerprint"]
                 )
                 self._engine.reset_prefix_cache()
                 logger.info("holds policy version %d, fingerprint %s", loaded.policy_version, loaded.fingerprint)
-                return {"policy_version": loaded.policy_version, "fingerprint": loaded.fingerprint}
+                dropped = sorted(before - self._engine.adapters.keys())
+                answer = {"policy_version": loaded.policy_version, "fingerprint": loaded.fingerprint}
+                return answer | ({"dropped_adapters": dropped} if dropped else {})
             case "load-adapter":
                 mark = self._engine.load_adapter(header["adapter"], Path(header["path"]))
                 logger.info("holds adapter %r, fingerprint %s", header["adapter"], mark)

@@ -196,11 +196,17 @@ class Supervisor:
             if job.progress.resume is not None:
                 await worker.ask_unopened("load", path=job.progress.resume.path)
             return
-        weights = job.held_weights.get(worker.spec.sub_job_id)
+        name = worker.spec.sub_job_id
+        weights = job.held_weights.get(name)
         if weights is not None:
             held = (await worker.ask_unopened("load-weights", **weights)).header["result"]
             if held["fingerprint"] != weights["fingerprint"]:
-                raise EngineError(f"{worker.spec.sub_job_id} holds other weights after its restart than before")
+                raise EngineError(f"{name} holds other weights after its restart than before")
+        for adapter, folder in list(job.held_adapters.get(name, {}).items()):
+            if folder is None:
+                await worker.ask_unopened("drop-adapter", adapter=adapter)
+            else:
+                await worker.ask_unopened("load-adapter", adapter=adapter, path=folder)
 
     async def _move(self, status: JobStatus, reason: str | None = None) -> None:
         job = self._job

@@ -5,6 +5,7 @@ ids inside the vocabulary, rows within `max_seq_len`, names of losses and of the
 its tensors is the engine's to say.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,14 +81,17 @@ def check_inputs(value: Mapping[str, Any], limits: RowLimits) -> dict[str, Any]:
         raise Refusal(
             422,
             "kwargs.input_ids: must be an integer tensor [batch, tokens] with at least one row "
-            f"(shape {list(ids.shape)}, dtype {ids.dtype})",
+            f"(shape {list(ids.shape)}, dtype {ids.dtype}); sequences packed into one row of T tokens are [1, T] with "
+            "position_ids that start again at 0",
         )
     real = _real_tokens(kwargs.get("attention_mask"), ids)
-    lengths = real.sum(axis=1)
+    lengths = _longest_sequences(kwargs.get("position_ids"), real)
     if limits.max_seq_len is not None and lengths.max() > limits.max_seq_len:
         row = int(lengths.argmax())
         raise Refusal(
-            422, f"kwargs.input_ids: row {row} has {lengths[row]} tokens, more than max_seq_len {limits.max_seq_len}"
+            422,
+            f"kwargs.input_ids: row {row} has a sequence of {lengths[row]} tokens, more than max_seq_len "
+            f"{limits.max_seq_len}",
         )
     if limits.vocab_size is not None:
         wrong = ((ids < 0) | (ids >= limits.vocab_size)) & real
@@ -99,6 +103,15 @@ def check_inputs(value: Mapping[str, Any], limits: RowLimits) -> dict[str, Any]:
                 f"vocabulary of {limits.vocab_size}",
             )
     return kwargs
+
+
+def _longest_sequences(positions: Any, real: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Tokens of the longest sequence in each row: of the row, or of those that position ids tell apart."""
+    if isinstance(positions, np.ndarray) and positions.dtype.kind in "iu":
+        with contextlib.suppress(ValueError):
+            places = np.broadcast_to(positions, real.shape)
+            return np.where(real, places, -1).max(axis=1).astype(np.int64) + 1
+    return real.sum(axis=1)
 
 
 def _real_tokens(mask: Any, ids: NDArray[Any]) -> NDArray[np.bool_]:

@@ -94,6 +94,10 @@ async def weight_sync(
                 for number, target in enumerate(targets, start=1)
             )
         )
+        for name, reply in zip(names, replies, strict=True):
+            for adapter in reply.header["result"].get("dropped_adapters", ()):
+                job.adapter_changed(name, adapter, None)
+                job.changed()
         _keep(job, [name for name in names if job.restartable(name)], weights)
     finally:
         if str(path) not in kept_files(job):

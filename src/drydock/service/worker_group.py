@@ -95,6 +95,11 @@ class WorkerGroup:
         return len(self._calls)
 
     @property
+    def ready(self) -> bool:
+        """Whether a call would be sent at once."""
+        return self._opened.done() and not self.lost.done() and self._stopped is None
+
+    @property
     def unstarted(self) -> bool:
         """Whether its process was never started."""
         return self._process is None and not self.lost.done()

@@ -62,6 +62,23 @@ LOSS_SETTINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Loss name to its configuration keys."""
 
+ELSEWHERE: Mapping[str, str] = {
+    "verl_grpo": "its masks are aligned with the response and its clip distances fixed; use 'grpo', whose masks are "
+    "predict-next aligned and whose clip distances are settings",
+    "cortex_grpo": "it is 'grpo' on the wire",
+    "ppo": "it is 'grpo' here; a clipped surrogate is its default",
+    "regular": "it is 'grpo' here; a clipped surrogate is its default",
+    "dual_clip": "it is 'grpo' with c_clip here",
+    "gspo": "it is 'grpo' with importance_sampling_level 'sequence' here",
+    "cispo": "it is 'grpo' with use_cispo_loss here",
+    "sapo": "it is 'grpo' with use_sapo_loss here",
+    "dapo": "it is 'grpo' with eps_clip_higher 0.28 here",
+    "dr_grpo": "it is 'grpo' with loss_agg_mode 'seq-mean-token-sum-norm' here",
+    "importance_sampling": "it is 'rollout_is' here, or 'grpo' with old_log_probs_shifted and a wide eps_clip",
+    "cross_entropy": "it is 'causal_cross_entropy' here",
+}
+"""Losses of other registries that are not served under their name, and what to use."""
+
 LABEL_LOSSES = ("sft", "sft_ce")
 """Losses on `kwargs.labels`; every other loss trains where `context.loss_mask` says."""
 
@@ -79,6 +96,8 @@ POSTS = (
 def problem_of(loss_name: str, settings: Mapping[str, object]) -> str | None:
     """What is wrong with a loss name or a key of its configuration, offering the nearest known one; else None."""
     known = LOSS_SETTINGS.get(loss_name)
+    if loss_name in ELSEWHERE:
+        return f"processing.loss_fn: {loss_name!r} is not served: {ELSEWHERE[loss_name]}"
     if known is None:
         names = ", ".join(sorted(LOSS_SETTINGS))
         return (

@@ -5,6 +5,7 @@ Clients give `<service>/v1` as base URL and a token of the service as API key. W
 """
 
 import asyncio
+import itertools
 import json
 import logging
 import uuid
@@ -16,8 +17,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from drydock.chat import HermesParser, RequestRefused, error_body
+from drydock.chat import ReplyReader, RequestRefused, error_body, reader_for
 from drydock.chat.messages import parse_message
+from drydock.engine.lora_settings import BASE
 from drydock.errors import DrydockError, UserError
 from drydock.service import generation
 from drydock.service.context import service_of
@@ -30,12 +32,11 @@ from drydock.service.serving.answers import (
     TokenTexts,
     chat_choice,
     finish_reason,
-    parsed,
     samples_of,
     usage,
 )
 from drydock.service.serving.bodies import ChatBody, CompletionBody, SampledBody, read
-from drydock.service.serving.growing_choice import GrowingChoice
+from drydock.service.serving.growing_choice import GrowingChoice, content_of
 from drydock.service.serving.sampling import Told, first_of, pieces, sampled
 from drydock.service.serving.served_model import ServedModel, find_model, template_of, tokenizer_of, unique_names
 from drydock.service.sse import streamed
@@ -77,7 +78,7 @@ async def models(request: Request) -> Response:
     held = dict(zip([job.job_id for job in jobs], await asyncio.gather(*map(_adapters, jobs)), strict=True))
     listed = []
     for name, job in unique_names(jobs):
-        adapters = held[job.job_id] if name == job.job_id else ()
+        adapters = (*_base_beside(job), *held[job.job_id]) if name == job.job_id else ()
         for model in (name, *(f"{name}:{adapter}" for adapter in adapters)):
             listed.append(
                 {"id": model, "object": "model", "created": int(job.created_at), "owned_by": job.owner or "drydock"}
@@ -101,15 +102,16 @@ async def chat_completions(request: Request) -> Response:
     asked = GenerateBody(prompts=[prompt], sampling_params=params, routing_key=body.prompt_cache_key)
     generation.check(model.job, asked)
     envelope = Envelope("chat.completion", body.model)
-    parser = HermesParser() if tools else None
+    reader = reader_for(template) if tools else reader_for(template).without_calls()
+    new_id = _call_ids(reader)
     texts = TokenTexts(template.tokenizer) if body.logprobs else None
     if body.stream:
         told = await first_of(pieces(service_of(request), model.job, asked))
-        growing = [GrowingChoice(parser) for _ in range(params.n)]
+        growing = [GrowingChoice(reader.stream(new_id, tools)) for _ in range(params.n)]
         return streamed(_events(_chat_chunks(told, growing, texts), envelope, body))
     results = await sampled(request, service_of(request), model.job, asked)
     choices = [
-        chat_choice(index, sample, parsed(sample, parser, _call_id), texts.chat(sample) if texts else None)
+        chat_choice(index, sample, reader.parse(sample["text"], new_id, tools), texts.chat(sample) if texts else None)
         for index, sample in enumerate(samples_of(results[0]))
     ]
     return json_response(envelope.around(choices, usage(results), chunk=False))
@@ -163,6 +165,11 @@ async def _adapters(job: LiveJob) -> list[str]:
     return list(reply.header["result"]["adapters"])
 
 
+def _base_beside(job: LiveJob) -> tuple[str, ...]:
+    """`base` where the job began with an adapter as its policy: then both are worth a name."""
+    return (BASE,) if job.sampling()[0].spec.config["inference_config"].get("policy_adapter") else ()
+
+
 async def _model(request: Request, body: SampledBody) -> ServedModel:
     identity_of(request).require_changes()
     service = service_of(request)
@@ -183,28 +190,25 @@ async def _chat_chunks(
     yield [choice(index, {"role": "assistant", "content": ""}, None, None) for index in range(len(growing))], None
     async for item in told:
         if isinstance(item, dict):
-            text = growing[item["sample"]].take(item)
-            if text or texts is not None:
-                yield [choice(item["sample"], {"content": text}, item, None)], None
+            grown = growing[item["sample"]]
+            for delta, part in _with_tokens(grown.wire_forms(grown.take(item)), item, texts is not None):
+                yield [choice(item["sample"], delta, part, None)], None
             continue
         for index, sample in enumerate(samples_of(item[0])):
-            rest, reply = growing[index].finish(sample, _call_id)
-            part = growing[index].rest(sample)
-            if rest or (texts is not None and part["token_ids"]):
-                yield [choice(index, {"content": rest}, part, None)], None
-            calls = [
-                {
-                    "index": place,
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for place, call in enumerate(reply.calls)
-            ]
-            if calls:
-                yield [choice(index, {"tool_calls": calls}, None, None)], None
-            yield [choice(index, {}, None, "tool_calls" if calls else finish_reason(sample))], None
+            deltas, reply = growing[index].finish(sample)
+            forms, rest = growing[index].wire_forms(deltas), growing[index].rest(sample)
+            for delta, part in _with_tokens(forms, rest, texts is not None and bool(rest["token_ids"])):
+                yield [choice(index, delta, part, None)], None
+            yield [choice(index, {}, None, "tool_calls" if reply.calls else finish_reason(sample))], None
         yield [], item
+
+
+def _with_tokens(
+    deltas: list[dict[str, Any]], part: dict[str, Any], wanted: bool
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Deltas, the tokens of a piece beside the first of them; where they are wanted, also without any text."""
+    told = deltas or ([{"content": ""}] if wanted else [])
+    return [(delta, part if place == 0 else None) for place, delta in enumerate(told)]
 
 
 async def _plain_chunks(
@@ -220,13 +224,13 @@ async def _plain_chunks(
     async for item in told:
         if isinstance(item, dict):
             index = item["prompt"] * n + item["sample"]
-            text = growing[index].take(item)
+            text = content_of(growing[index].take(item))
             if text or texts is not None:
                 yield [choice(index, text, item, None)], None
             continue
         for index, sample in enumerate(sample for result in item for sample in samples_of(result)):
-            rest, _ = growing[index].finish(sample, _call_id)
-            yield [choice(index, rest, growing[index].rest(sample), finish_reason(sample))], None
+            rest, _ = growing[index].finish(sample)
+            yield [choice(index, content_of(rest), growing[index].rest(sample), finish_reason(sample))], None
         yield [], item
 
 
@@ -262,5 +266,7 @@ def _json(data: bytes, status: int) -> Response:
     return Response(data, status, media_type="application/json")
 
 
-def _call_id() -> str:
-    return f"call_{uuid.uuid4().hex[:24]}"
+def _call_ids(reader: ReplyReader) -> Callable[[], str]:
+    """Ids for the tool calls of one answer."""
+    numbers, salt = itertools.count(), uuid.uuid4().hex[:24]
+    return lambda: reader.call_id(next(numbers), salt)

@@ -46,7 +46,7 @@ UNKNOWN = (
         RequestStarted | RequestState | OperationAnswer,
         body=OperationBody,
         headers=(PREFER, IDEMPOTENCY_KEY),
-        statuses=(400, 409, 410, 413, 501, 504),
+        statuses=(400, 409, 410, 413, 501, 503, 504),
     ),
 )
 async def operation(request: Request, job_id: str) -> Response:

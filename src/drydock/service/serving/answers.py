@@ -2,13 +2,13 @@
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from drydock.chat import Message, ParsedReply, ToolCallParser
+from drydock.chat import Message, ParsedReply
 
 type Sample = dict[str, Any]
 """One sample of generate's result with compact log-probs; see `drydock.service.sample_form`."""
@@ -54,16 +54,9 @@ def samples_of(result: dict[str, Any]) -> list[Sample]:
     return result.get("samples") or [result]
 
 
-def parsed(sample: Sample, parser: ToolCallParser | None, new_id: Callable[[], str]) -> ParsedReply:
-    """The assistant message in a sample; without a parser all of it is content."""
-    if parser is None:
-        return ParsedReply(sample["text"], ())
-    return parser.parse(sample["text"], new_id)
-
-
 def chat_choice(index: int, sample: Sample, reply: ParsedReply, logprobs: dict[str, Any] | None) -> dict[str, Any]:
     """One choice of a chat completion."""
-    message = Message("assistant", reply.content or "", reply.calls).wire_form()
+    message = Message("assistant", reply.content or "", reply.calls, reasoning=reply.reasoning or "").wire_form()
     return {
         "index": index,
         "message": {**message, "refusal": None},
