@@ -7,6 +7,7 @@ import pytest
 from builders.chat_template import HERMES_CHATML
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
+from drydock.chat.continuation import HistoryRewritten
 from drydock.chat.template import ChatTemplate
 from drydock.errors import TemplateError, UserError
 
@@ -64,7 +65,7 @@ def test_a_template_in_its_own_file_wins(tmp_path: Path) -> None:
 
 
 def test_first_prompt_is_the_encoding_of_the_full_text(template: ChatTemplate) -> None:
-    messages = [{"role": "system", "content": "a  b"}, {"role": "user", "content": "<|im_start|> in text, é"}]
+    messages = [{"role": "system", "content": "a  b"}, {"role": "user", "content": "<|im_ in text, é"}]
     for _ in range(2):  # the second time from the cache
         assert list(template.first_prompt(messages, None)) == template.encode(template.render(messages, None, True))
 
@@ -72,7 +73,9 @@ def test_first_prompt_is_the_encoding_of_the_full_text(template: ChatTemplate) -
 def test_thinking_that_the_template_hides_later_does_not_prevent_continuation(tmp_path: Path) -> None:
     template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, HIDES_OLD_THINKING))
     for role in ("user", "tool"):
-        ids = template.continuation([{"role": role, "content": "more"}], None, tools_key="", turn_ended=True)
+        ids = template.continuation(
+            [{"role": role, "content": "more"}], None, tools_key="", last_id=template.turn_end_id
+        )
         assert template.decode(ids) == f"\n<|im_start|>{role}\nmore<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -105,14 +108,39 @@ def test_unusable_templates_are_refused_at_load(tmp_path: Path, source: str, com
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_template_that_rewrites_earlier_turns_is_refused_when_it_does(tmp_path: Path) -> None:
+def test_a_template_that_rewrites_what_came_before_says_so_and_is_refused_when_it_does(tmp_path: Path) -> None:
     source = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
-        "{% if m.role == 'assistant' and not loop.last %}<|endoftext|>{% else %}-{% endif %}{% endfor %}"
+        "{% set users = messages | selectattr('role', 'equalto', 'user') | list %}"
+        "{% for m in messages %}<|im_start|>{{ 'last ' if m == users[-1] }}{{ m.role }}\n"
+        "{{ m.content }}<|im_end|>\n{% endfor %}"
     )
     template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, source))
-    with pytest.raises(TemplateError, match=r"rewrites earlier turns when messages with roles \['user'\]"):
-        template.continuation([{"role": "user", "content": "u"}], None, tools_key="", turn_ended=True)
+    assert template.rewrites_history == ("a user message follows",)
+    with pytest.raises(HistoryRewritten, match=r"rewrites earlier turns when messages with roles \['user'\]"):
+        template.continuation([{"role": "user", "content": "u"}], None, tools_key="", last_id=template.turn_end_id)
+
+
+def test_a_template_that_ends_the_text_unless_it_asks_for_a_turn_can_be_continued(tmp_path: Path) -> None:
+    """Phi's does."""
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% else %}<|endoftext|>{% endif %}"
+    )
+    template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, source))
+    assert template.generation_prompt == "<|im_start|>assistant\n"
+    ids = template.continuation([{"role": "user", "content": "u"}], None, tools_key="", last_id=template.turn_end_id)
+    assert template.decode(ids) == "\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_template_that_rewrites_only_long_conversations_is_refused_at_load(tmp_path: Path) -> None:
+    """Nothing would notice it in the short one that a continuation is rendered with."""
+    source = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ '(old)' if messages | length > 4 and loop.first }}"
+        "{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    folder = build_tiny_tokenizer(tmp_path, source)
+    with pytest.raises(TemplateError, match="longer conversation differently when a user message follows"):
+        ChatTemplate.load(folder)
 
 
 def test_missing_files_are_named_with_the_remedy(tmp_path: Path) -> None:
@@ -159,16 +187,16 @@ def test_a_template_that_tells_the_time_is_continued_over_midnight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Clock(datetime):
-        today = 1
+        day_now = 1
 
         @classmethod
         def now(cls, tz: Any = None) -> "Clock":
-            return cls(2026, 1, cls.today)
+            return cls(2026, 1, cls.day_now)
 
     monkeypatch.setattr("drydock.chat.jinja_environment.datetime", Clock)
     source = "Today is {{ strftime_now('%d') }}." + HERMES_CHATML
     template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, source))
     first = template.render([{"role": "user", "content": "u"}], None, True)
-    Clock.today = 2
+    Clock.day_now = 2
     assert template.render([{"role": "user", "content": "u"}], None, True) == first
-    template.continuation([{"role": "user", "content": "u"}], None, tools_key="", turn_ended=True)
+    template.continuation([{"role": "user", "content": "u"}], None, tools_key="", last_id=template.turn_end_id)

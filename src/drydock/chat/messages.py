@@ -1,7 +1,8 @@
 """Chat messages in the form in which the ledger compares them and the template renders them.
 
 Two spellings of one message become equal here: content as a text or as a list of text parts, null or missing content,
-`developer` for `system`. Whatever cannot be told to the model as text is refused by name.
+`developer` for `system`, an assistant's thinking as `reasoning_content` or `reasoning`. Whatever cannot be told to the
+model as text is refused by name.
 """
 
 import json
@@ -25,13 +26,18 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message. `text` is "" where the content is null; `calls` are an assistant's tool calls."""
+    """One chat message.
+
+    text: "" where the content is null. calls: an assistant's tool calls. reasoning: the thinking before an assistant's
+    text, "" for none.
+    """
 
     role: str
     text: str
     calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    reasoning: str = ""
     call_ids: frozenset[str] = field(init=False, compare=False, repr=False)
     """Ids of `calls`."""
 
@@ -46,6 +52,8 @@ class Message:
             form["tool_call_id"] = self.tool_call_id
         if self.name is not None:
             form["name"] = self.name
+        if self.reasoning:
+            form["reasoning_content"] = self.reasoning
         if self.calls:
             form["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -54,12 +62,14 @@ class Message:
         return form
 
     def template_form(self) -> dict[str, Any]:
-        """The dictionary that a chat template expects: text content, call arguments as an object where they are one."""
+        """The dictionary that `ChatTemplate` takes: text content, call arguments as an object where they are one."""
         form: dict[str, Any] = {"role": self.role, "content": self.text}
         if self.tool_call_id is not None:
             form["tool_call_id"] = self.tool_call_id
         if self.name is not None:
             form["name"] = self.name
+        if self.reasoning:
+            form["reasoning_content"] = self.reasoning
         if self.calls:
             form["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _loaded(call)}}
@@ -80,14 +90,16 @@ def parse_message(raw: object, place: int) -> Message:
     name = message.get("name")
     calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    reasoning = ""
     if role == "assistant":
         calls = _calls(message.get("tool_calls"), place)
+        reasoning = _reasoning(message, place)
     elif role == "tool":
         tool_call_id = message.get("tool_call_id")
         if not isinstance(tool_call_id, str):
             raise RequestRefused(f"messages[{place}].tool_call_id is missing", param="messages")
         tool_call_id = clean_text(tool_call_id)
-    return Message(role, text, calls, tool_call_id, clean_text(name) if isinstance(name, str) else None)
+    return Message(role, text, calls, tool_call_id, clean_text(name) if isinstance(name, str) else None, reasoning)
 
 
 def clean_text(text: str) -> str:
@@ -118,6 +130,17 @@ def _text(content: object, place: int) -> str:
             )
         texts.append(text)
     return clean_text("\n".join(texts))
+
+
+def _reasoning(message: dict[str, Any], place: int) -> str:
+    for name in ("reasoning_content", "reasoning"):
+        value = message.get(name)
+        if value is None or value == "":
+            continue
+        if not isinstance(value, str):
+            raise RequestRefused(f"messages[{place}].{name} must be a text", param="messages")
+        return clean_text(value)
+    return ""
 
 
 def _calls(raw: object, place: int) -> tuple[ToolCall, ...]:

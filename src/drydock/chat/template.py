@@ -1,56 +1,61 @@
 """A model's chat template and tokenizer, and the one operation that the token ledger stands on: a continuation.
 
-A conversation is rendered in full once, for its first call. After that only what the harness added is rendered: the
-template is applied to a probe conversation that ends in a placeholder assistant turn, once without and once with the
-new messages, and the text after the placeholder is what has to follow the tokens that were really sampled. Both
-renderings must agree on everything before the assistant turn, and the shorter one's end (the turn's end token and the
-separator after it) must be where the longer one goes on; a template for which that does not hold is refused.
-How the template dresses the placeholder itself (a thinking block that is hidden later, say) does not matter, because
-the sampled tokens stand in its place.
+A conversation is rendered in full once, for its first call or where a branch begins. After that only what the harness
+added is rendered, as the text that follows a stand-in for the sampled turn (`drydock.chat.continuation`). A template is
+probed when it is loaded (`drydock.chat.template_probe`); one that cannot be continued exactly is refused then.
 
-Special tokens cut a text before it is tokenized, so parts that meet at one can be tokenized apart and cached. The
-class checks that at load and keeps two caches, both bounded: tokens of a head (system prompt and tools, shared by all
-rollouts of a run) and of a whole first prompt (shared by a group).
+Special tokens cut a text before it is tokenized, so parts that meet at one can be tokenized apart and cached
+(`drydock.chat.first_prompt`); that is checked at load. Text in messages that only looks like a special token stays text
+(`drydock.chat.special_text`).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drydock.bounded_cache import BoundedCache
+from drydock.chat.continuation import ContinuationText
+from drydock.chat.first_prompt import FirstPrompts
 from drydock.chat.jinja_environment import compile_template
-from drydock.chat.messages import clean_text
+from drydock.chat.messages import ToolCall, clean_text
+from drydock.chat.special_text import SpecialText
 from drydock.chat.template_files import TemplateFiles, read_template_files
+from drydock.chat.template_probe import TemplateFacts, find_generation_prompt, probe
+from drydock.chat.template_text import TemplateText
+from drydock.chat.turn_ending import find_turn_ending
+from drydock.chat.written_turn import written_turn
 from drydock.errors import TemplateError
-
-PLACEHOLDER = "8f1d3c6a5b7e"
-"""Stands for the sampled assistant turn; any text that no template writes."""
-
-_PROBE: list[dict[str, Any]] = [{"role": "user", "content": "probe"}]
-_PLACED: list[dict[str, Any]] = [*_PROBE, {"role": "assistant", "content": PLACEHOLDER}]
-_HEADS = 64
-_PROMPTS = 256
-_BASES = 64
 
 
 class ChatTemplate:
     """Renders conversations to text and text to token ids, as the model's own files say.
 
-    turn_end: text of the special token that ends an assistant turn; turn_end_id: its id.
-    stop_ids: ids at which sampling must stop (the model's ends and `turn_end_id`), ascending.
+    source: the template's text. facts: what it does with a growing conversation.
+    turn_end: text of the special token at which an assistant turn without calls ends; turn_end_id: its id;
+    call_end_id: of the one after a turn with calls, which is the same in most families.
+    stop_ids: ids at which sampling must stop (the model's ends and those two), ascending.
     """
 
     def __init__(self, files: TemplateFiles) -> None:
         """Raises TemplateError when the template cannot be continued token-exactly."""
         self.origin = files.origin
         self.tokenizer = files.tokenizer
-        self._render = compile_template(files.source, files.special_tokens, files.origin)
-        self._heads: BoundedCache[str, list[int]] = BoundedCache(_HEADS)
-        self._prompts: BoundedCache[str, tuple[int, ...]] = BoundedCache(_PROMPTS)
-        self._bases: BoundedCache[str, tuple[str, str]] = BoundedCache(_BASES)
-        self.turn_end, self.turn_end_id = self._find_turn_end()
-        self.stop_ids: tuple[int, ...] = tuple(sorted(files.eos_ids | {self.turn_end_id}))
+        self.source = files.source
+        self._special = SpecialText(
+            files.tokenizer, "\n".join([files.source, *files.special_tokens.values()]), files.origin
+        )
+        render = compile_template(files.source, files.special_tokens, files.origin)
+        self._text = TemplateText(render, self._special, files.origin)
+        generation_prompt = find_generation_prompt(self._text, self._special)
+        ending = find_turn_ending(self._text, self._special, generation_prompt, files.origin)
+        self._own_end = ending.own_token
+        self.turn_end = ending.plain
+        self.turn_end_id = self._special.tokens[ending.plain]
+        self.call_end_id = self._special.tokens[ending.after_calls]
+        self.stop_ids: tuple[int, ...] = tuple(sorted({*files.eos_ids, self.turn_end_id, self.call_end_id}))
         self._check_separable()
+        self._continuation = ContinuationText(self._text, self._special, ending, generation_prompt, files.origin)
+        self.facts: TemplateFacts = probe(self._text, self._continuation, generation_prompt, files.origin)
+        self._first_prompts = FirstPrompts(self._text, self._special)
 
     @classmethod
     def load(cls, model: str | Path) -> "ChatTemplate":
@@ -60,13 +65,34 @@ class ChatTemplate:
     def __repr__(self) -> str:
         return f"ChatTemplate({self.origin!r})"
 
+    @property
+    def generation_prompt(self) -> str:
+        """Text that follows a last user message to ask for a turn."""
+        return self.facts.generation_prompt
+
+    @property
+    def opens_reasoning(self) -> bool:
+        """Whether the generation prompt ends inside a thinking block."""
+        return self.facts.opens_reasoning
+
+    @property
+    def strips_reasoning(self) -> bool:
+        """Whether a full rendering leaves out the thinking of turns before the last user message."""
+        return self.facts.strips_reasoning
+
+    @property
+    def rewrites_history(self) -> tuple[str, ...]:
+        """Situations in which `continuation` raises HistoryRewritten, as clauses."""
+        return self.facts.rewrites_history
+
     def render(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, add_generation_prompt: bool
     ) -> str:
-        """Text of a whole conversation; raises TemplateError when the template refuses it."""
-        return self._render(
-            messages=list(messages), tools=list(tools) if tools else None, add_generation_prompt=add_generation_prompt
-        )
+        """Text of a whole conversation; raises TemplateError when the template refuses it.
+
+        Special tokens that a message spells are in it as they are; `encode` would read them as tokens.
+        """
+        return self._text.render(messages, tools, add_generation_prompt)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`; special tokens written in it become their ids, none is added."""
@@ -86,17 +112,12 @@ class ChatTemplate:
     def first_prompt(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None
     ) -> tuple[int, ...]:
-        """Token ids of a conversation rendered in full, generation prompt included."""
-        text = self.render(messages, tools, True)
-        ids = self._prompts.get(text)
-        if ids is None:
-            cut = text.find(self.turn_end) + len(self.turn_end)
-            head, rest = (text[:cut], text[cut:]) if cut >= len(self.turn_end) else ("", text)
-            head_ids = self._heads.get(head)
-            if head_ids is None:
-                head_ids = self._heads.put(head, self.encode(head))
-            ids = self._prompts.put(text, (*head_ids, *self.encode(rest)))
-        return ids
+        """Token ids of a conversation rendered in full, generation prompt included.
+
+        It may hold earlier assistant messages, which are tokenized as the template writes them.
+        Raises TemplateError when the template refuses it, or has no place for the tools.
+        """
+        return self._first_prompts.ids(messages, tools)
 
     def continuation(
         self,
@@ -104,54 +125,38 @@ class ChatTemplate:
         tools: Sequence[dict[str, Any]] | None,
         *,
         tools_key: str,
-        turn_ended: bool,
+        last_id: int | None,
+        calls: Sequence[ToolCall] = (),
     ) -> list[int]:
         """Token ids that follow a sampled assistant turn when the harness added `added` and asks for the next turn.
 
-        tools_key: a text that is equal for equal `tools`. turn_ended: whether the sampled turn ended in `turn_end_id`;
-        where it did not (cut by the token limit), the end token is part of the continuation.
-        Raises TemplateError when the two renderings do not share what they must.
+        tools_key: a text that is equal for equal `tools`. last_id: the last id that was sampled, None for none: the end
+        of the turn is part of the continuation unless it was sampled, in whichever of the model's ways to end a turn.
+        calls: of the sampled turn; some templates name them again beside their results.
+        Raises HistoryRewritten where the messages before the turn would be written differently now, and TemplateError
+        where the template refuses `added`.
         """
-        base = self._bases.get(tools_key)
-        if base is None:
-            base = self._bases.put(tools_key, self._placed_base(tools))
-        before, turn_tail = base
-        full = self.render([*_PLACED, *added], tools, True)
-        place = full.find(PLACEHOLDER)
-        tail = full[place + len(PLACEHOLDER) :]
-        if place < 0 or not full.startswith(before) or not tail.startswith(turn_tail):
-            raise TemplateError(
-                f"the chat template of {self.origin} rewrites earlier turns when messages with roles "
-                f"{[message.get('role') for message in added]} follow; it cannot be continued token-exactly"
-            )
-        return self.encode(tail[len(self.turn_end) :] if turn_ended else tail)
+        end, rest = self._continuation.after_turn(added, tools, tools_key, calls)
+        end_id = self._special.tokens[end]
+        ended = last_id == end_id or (self._own_end and last_id in self.stop_ids)
+        ids = self._special.encode(rest)
+        return ids if ended else [end_id, *ids]
 
-    def _placed_base(self, tools: Sequence[dict[str, Any]] | None) -> tuple[str, str]:
-        """Text before the placeholder's turn, and the text that the template writes after the placeholder."""
-        before = self.render(_PROBE, tools, False)
-        placed = self.render(_PLACED, tools, False)
-        head, found, tail = placed.partition(PLACEHOLDER)
-        if not found or PLACEHOLDER in tail or not head.startswith(before):
-            raise TemplateError(
-                f"the chat template of {self.origin} does not render a conversation as a prefix of its continuation"
-            )
-        return before, tail
+    def turn_ids(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> tuple[int, ...]:
+        """The ids that a policy would sample as the last message: as the template writes it, its end included.
 
-    def _find_turn_end(self) -> tuple[str, int]:
-        _, tail = self._placed_base(None)
-        ids = self.encode(tail)
-        special = self.tokenizer.get_added_tokens_decoder()
-        if not ids or ids[0] not in special or not tail.startswith(special[ids[0]].content):
-            raise TemplateError(
-                f"the chat template of {self.origin} ends an assistant turn with {tail[:20]!r}, which does not begin "
-                "with a special token of the tokenizer; turns could not be joined token-exactly"
-            )
-        return special[ids[0]].content, ids[0]
+        Raises TemplateError when the template does not show them exactly.
+        """
+        end_id = self.call_end_id if messages[-1].get("tool_calls") else self.turn_end_id
+        end = self.tokenizer.id_to_token(end_id) if self._own_end else None
+        turn = written_turn(self._text, self._special, messages, tools, end=end, origin=self.origin)
+        return (*self._special.encode(turn), end_id)
 
     def _check_separable(self) -> None:
-        head, rest = f"user\n a{self.turn_end}", "\n b  c"
-        if self.encode(head) + self.encode(rest) != self.encode(head + rest):
-            raise TemplateError(
-                f"the tokenizer of {self.origin} reads a text differently after {self.turn_end!r} than on its own; "
-                "turns could not be joined token-exactly"
-            )
+        for end in (self.turn_end, self.tokenizer.id_to_token(self.call_end_id)):
+            head, rest = f"user\n a{end}", "\n b  c"
+            if self.encode(head) + self.encode(rest) != self.encode(head + rest):
+                raise TemplateError(
+                    f"the tokenizer of {self.origin} reads a text differently after {end!r} than on its own; "
+                    "turns could not be joined token-exactly"
+                )
