@@ -12,15 +12,12 @@ from drydock.proxy.token_hash import TokenHash
 def record(template: ChatTemplate) -> RolloutRecord:
     """A branched rollout of four turns."""
     driver = LedgerDriver(template)
-    record = RolloutRecord(rollout_id="r")
     messages = list(START)
     for text in ("one", "two", "three"):
         _, message = driver.turn(messages, call_text(text))
         messages += [message, tool_result(message, text)]
     driver.turn([*messages[:3], {**messages[3], "content": "changed"}], "four")
-    record.turns = driver.turns
-    record.samples = driver.ledger.samples()
-    return RolloutRecord.model_validate_json(record.model_dump_json())
+    return RolloutRecord.model_validate_json(driver.record().model_dump_json())
 
 
 def span(sample: LedgerSample, turn: TurnRecord) -> slice:
@@ -58,6 +55,21 @@ def test_a_turn_trained_in_two_samples_is_found(record: RolloutRecord) -> None:
     shared = span(record.samples[1], record.turns[0])
     record.samples[1].loss_mask[shared] = [1] * len(record.turns[0].sampled_ids)
     assert audit(record).retokenized_tokens == len(record.turns[0].sampled_ids)
+
+
+def test_a_log_prob_that_was_not_recorded_is_found(record: RolloutRecord) -> None:
+    record.samples[0].logprobs[record.turns[1].prompt_length] -= 0.25
+    result = audit(record)
+    assert result.wrong_logprobs == 1
+    assert not result.clean
+
+
+def test_a_branch_without_a_reason_is_found(record: RolloutRecord) -> None:
+    assert record.turns[3].reason == "tool_changed"
+    record.turns[3].reason = None
+    result = audit(record)
+    assert result.unexplained_branches == 1
+    assert not result.clean
 
 
 def test_without_turns_nothing_is_recorded(record: RolloutRecord) -> None:

@@ -25,7 +25,7 @@ from drydock.proxy import (
     Sampler,
     audit,
 )
-from drydock.proxy.server import MAX_BODY_BYTES
+from drydock.proxy.request_body import MAX_BODY_BYTES
 from drydock.wire.rest import SamplingParams
 
 Running = Callable[..., AbstractAsyncContextManager[ChatProxy]]
@@ -183,7 +183,7 @@ async def test_parallel_calls_of_one_rollout_become_branches_that_audit_clean(
         record = await session.close()
     assert len(record.turns) == 24
     assert len(record.samples) == 12
-    assert record.branch_reasons == {"user_changed": 11}
+    assert record.branch_reasons == {"new_conversation": 11}
     assert audit(record).clean
 
 
@@ -331,7 +331,7 @@ async def test_keys_are_nowhere(
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"stream": True}, "stream"),
+        ({"stream": "yes"}, "stream"),
         ({"n": 2}, "n"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"response_format": {"type": "json_object"}}, "response_format"),

@@ -54,9 +54,97 @@ async def test_openai_client(session: RolloutSession) -> None:
     async with AsyncOpenAI(base_url=session.base_url, api_key=session.api_key, max_retries=0) as client:
         completions: Any = client.chat.completions
         messages = await converse(lambda m: completions.create(model="policy", messages=m, tools=TOOLS))
-        with pytest.raises(BadRequestError, match="stream=true is not supported"):
-            await completions.create(model="policy", messages=START, stream=True)
+        with pytest.raises(BadRequestError, match="n must be 1"):
+            await completions.create(model="policy", messages=START, n=2)
     await check(session, messages)
+
+
+async def test_openai_client_streaming(session: RolloutSession) -> None:
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(base_url=session.base_url, api_key=session.api_key, max_retries=0) as client:
+
+        async def create(messages: Any) -> Any:
+            options: Any = {"include_usage": True}
+            kwargs: Any = {"model": "policy", "messages": messages, "tools": TOOLS, "stream_options": options}
+            async with client.chat.completions.stream(**kwargs, temperature=0.3) as stream:
+                assert stream._response.headers["x-drydock-overridden"] == "temperature"
+                async for _ in stream:
+                    pass
+                return await stream.get_final_completion()
+
+        messages = await converse(create)
+    await check(session, messages)
+    assert session.record.overridden == {"temperature": 3}
+
+
+async def test_openai_responses(session: RolloutSession) -> None:
+    from openai import AsyncOpenAI
+
+    function = TOOLS[0]["function"]
+    kwargs: Any = {"model": "policy", "tools": [{"type": "function", **function}], "instructions": START[0]["content"]}
+    items: list[Any] = [{"role": "user", "content": START[1]["content"]}]
+    async with AsyncOpenAI(base_url=session.base_url, api_key=session.api_key, max_retries=0) as client:
+        for turn in range(len(REPLIES)):
+            if turn % 2:
+                response: Any = await client.responses.create(input=items, **kwargs, store=False)
+            else:
+                async with client.responses.stream(input=items, **kwargs, store=False) as stream:
+                    async for _ in stream:
+                        pass
+                    response = await stream.get_final_response()
+            assert response.status == "completed"
+            items += [item.model_dump(exclude_none=True) for item in response.output]
+            calls = [item.call_id for item in response.output if item.type == "function_call"]
+            items += [{"type": "function_call_output", "call_id": call, "output": "x"} for call in calls]
+    await check(session, [{"content": response.output_text}])
+
+
+async def test_anthropic_client(session: RolloutSession) -> None:
+    from anthropic import AsyncAnthropic
+
+    function = TOOLS[0]["function"]
+    tool = {"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}
+    kwargs: Any = {"model": "policy", "max_tokens": 400, "system": START[0]["content"], "tools": [tool]}
+    messages: list[Any] = [{"role": "user", "content": START[1]["content"]}]
+    root_url = session.base_url.removesuffix("/v1")
+    async with AsyncAnthropic(base_url=root_url, api_key=session.api_key, max_retries=0) as client:
+        counted = await client.messages.count_tokens(
+            messages=messages, **{name: value for name, value in kwargs.items() if name != "max_tokens"}
+        )
+        for turn in range(len(REPLIES)):
+            if turn % 2:
+                message: Any = await client.messages.create(messages=messages, **kwargs)
+            else:
+                async with client.messages.stream(messages=messages, **kwargs) as stream:
+                    message = await stream.get_final_message()
+            if not turn:
+                assert message.usage.input_tokens == counted.input_tokens
+            calls = [block.id for block in message.content if block.type == "tool_use"]
+            assert message.stop_reason == ("tool_use" if calls else "end_turn")
+            messages.append({"role": "assistant", "content": message.content})
+            results = [{"type": "tool_result", "tool_use_id": call, "content": "x"} for call in calls]
+            messages += [{"role": "user", "content": results}] if results else []
+        assert [model.id async for model in client.models.list()] == ["policy"]
+    await check(session, [{"content": message.content[0].text}])
+
+
+async def test_anthropic_client_in_claude_codes_way_of_authorising(session: RolloutSession) -> None:
+    from anthropic import AsyncAnthropic, AuthenticationError, BadRequestError, PermissionDeniedError
+
+    kwargs: Any = {"model": "policy", "max_tokens": 400, "messages": [{"role": "user", "content": "Hi."}]}
+    root_url = session.base_url.removesuffix("/v1")
+    async with AsyncAnthropic(base_url=root_url, auth_token=session.api_key, api_key=None, max_retries=2) as client:
+        assert (
+            await client.beta.messages.create(**kwargs, betas=["context-management-2025-06-27"])
+        ).role == "assistant"
+        with pytest.raises(BadRequestError, match="stop_sequences is not supported"):
+            await client.messages.create(**kwargs, stop_sequences=["x"])
+        await session.close()
+        with pytest.raises(PermissionDeniedError, match="this rollout is over"):
+            await client.messages.create(**kwargs)
+        with pytest.raises(AuthenticationError):
+            await client.with_options(auth_token="guess").messages.create(**kwargs)
 
 
 async def test_litellm(session: RolloutSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +171,7 @@ async def test_litellm_reads_overflow_as_a_full_context(template: ChatTemplate, 
             await litellm.acompletion(messages=START, **where)
 
 
-async def test_openhands_conversation_stays_on_one_branch(session: RolloutSession, tmp_path: Path) -> None:
+async def test_openhands_conversation_stays_on_one_branch(template: ChatTemplate, tmp_path: Path) -> None:
     for name, value in {
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "OPENHANDS_SUPPRESS_BANNER": "1",
@@ -123,33 +211,36 @@ async def test_openhands_conversation_stays_on_one_branch(session: RolloutSessio
         '<tool_call>{"name": "nosuch", "arguments": {}}</tool_call>',
         '\n\n<tool_call>{"name": "finish", "arguments": {"message": "done"}}</tool_call>',
     ]
-    session._sampler = sampler = scripted(session._template, replies)
-    llm = LLM(
-        model="openai/policy",
-        base_url=session.base_url,
-        api_key=SecretStr(session.api_key),
-        num_retries=1,
-        reasoning_effort=None,
-        capability_overrides={"supports_reasoning_effort": False, "supports_sampling_params": True},
-        force_string_serializer=True,
-        caching_prompt=False,
-        disable_vision=True,
-        usage_id="policy",
-    )
-    agent = Agent(llm=llm, tools=[Tool(name="terminal")])
-    conversation = Conversation(agent=agent, workspace=str(tmp_path), visualizer=None, stuck_detection=False)
-    try:
-        conversation.send_message("List the files.")
-        await conversation.arun()
-    finally:
-        conversation.close()
-    record = await session.close()
+    sampler = scripted(template, replies)
+    settings = ProxySettings(context_tokens=20_000, max_new_tokens=400)
+    async with ChatProxy(template, HermesParser(), sampler, settings) as proxy:
+        session = proxy.open_rollout("r")
+        llm = LLM(
+            model="openai/policy",
+            base_url=session.base_url,
+            api_key=SecretStr(session.api_key),
+            num_retries=1,
+            reasoning_effort=None,
+            capability_overrides={"supports_reasoning_effort": False, "supports_sampling_params": True},
+            force_string_serializer=True,
+            caching_prompt=False,
+            disable_vision=True,
+            usage_id="policy",
+        )
+        agent = Agent(llm=llm, tools=[Tool(name="terminal")])
+        conversation = Conversation(agent=agent, workspace=str(tmp_path), visualizer=None, stuck_detection=False)
+        try:
+            conversation.send_message("List the files.")
+            await conversation.arun()
+        finally:
+            conversation.close()
+        record = await session.close()
     assert len(sampler.calls) == len(record.turns) == len(replies)
     assert record.branch_reasons == {}
     assert [turn.branch for turn in record.turns] == [0] * len(replies)
     assert audit(record).clean
     (sample,) = record.samples
-    text = session._template.decode(sample.token_ids)
+    text = template.decode(sample.token_ids)
     for reply in replies:
         assert f"<|im_start|>assistant\n{reply}<|im_end|>" in text, "as sampled, not as replayed"
     for observation in ("ran echo é", "ran c", "ran d", "nosuch"):

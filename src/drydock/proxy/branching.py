@@ -1,28 +1,39 @@
-"""How a request's messages are matched to sampled turns, and what a mismatch is called.
+"""Why a request does not extend the history that was recorded.
 
-A turn with tool calls is recognised by their ids alone: the agent's SDK re-serialises arguments, drops nulls, renames
-tools, drops blank content, and may replay one turn as several assistant messages with results in between. A turn
-without calls is recognised by its place and its text, outer whitespace aside. Everything that the harness wrote
-(system, user and tool messages, assistant messages that were never sampled) must be equal.
+The reason names the first difference between the request and the recorded history that it has most in common with.
+docs/branches.md says of each what the harness did.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from drydock.chat.messages import Message
+from drydock.proxy.matching import Replay, replay_of
+from drydock.proxy.tool_set import ToolSet
+
+if TYPE_CHECKING:
+    from drydock.proxy.segment import Segment
 
 
 class BranchReason(StrEnum):
     """Why a request did not extend the history that was there."""
 
+    NEW_CONVERSATION = "new_conversation"
     TOOLS_CHANGED = "tools_changed"
     SYSTEM_CHANGED = "system_changed"
     USER_CHANGED = "user_changed"
     TOOL_CHANGED = "tool_changed"
     ASSISTANT_CHANGED = "assistant_changed"
+    REASONING_CHANGED = "reasoning_changed"
+    CALL_REPAIRED = "call_repaired"
     TOOL_CALLS_MISSING = "tool_calls_missing"
+    TURN_DROPPED = "turn_dropped"
     HISTORY_SHORTENED = "history_shortened"
+    HISTORY_CONDENSED = "history_condensed"
     HISTORY_REWRITTEN = "history_rewritten"
+    THINKING_STRIPPED = "thinking_stripped"
+    TEMPLATE_REWRITES = "template_rewrites"
 
 
 _CHANGED = {
@@ -31,77 +42,54 @@ _CHANGED = {
     "tool": BranchReason.TOOL_CHANGED,
     "assistant": BranchReason.ASSISTANT_CHANGED,
 }
+_REPLAYED = {
+    Replay.TEXT_CHANGED: BranchReason.ASSISTANT_CHANGED,
+    Replay.REASONING_CHANGED: BranchReason.REASONING_CHANGED,
+    Replay.CALLS_MISSING: BranchReason.TOOL_CALLS_MISSING,
+    Replay.CALL_REPAIRED: BranchReason.CALL_REPAIRED,
+}
 
 
-def continues_turn(message: Message, call_ids: frozenset[str]) -> bool:
-    """Whether `message` is (a part of) the sampled turn that made `call_ids`."""
-    return message.role == "assistant" and bool(message.calls) and message.call_ids <= call_ids
+def branch_reason(
+    siblings: "Sequence[Segment]", rest: Sequence[Message], tools: ToolSet, shown: "Sequence[Segment]"
+) -> BranchReason:
+    """Name the first difference between what a request has and what was recorded at the place where it leaves.
 
-
-def given_messages(messages: Sequence[Message], start: int, call_ids: frozenset[str]) -> tuple[Message, ...]:
-    """`messages[start:]` without further parts of the turn that made `call_ids`."""
-    if not call_ids:
-        return tuple(messages[start:])
-    return tuple(message for message in messages[start:] if not continues_turn(message, call_ids))
-
-
-def match_given(
-    messages: Sequence[Message], start: int, given: Sequence[Message], turn_call_ids: frozenset[str]
-) -> int | None:
-    """The place after `given` in `messages` from `start`, skipping parts of the turn before it; None if unequal."""
-    place = start
-    for expected in given:
-        place = _skip_parts(messages, place, turn_call_ids)
-        if place >= len(messages) or messages[place] != expected:
-            return None
-        place += 1
-    return _skip_parts(messages, place, turn_call_ids)
-
-
-def match_turn(messages: Sequence[Message], place: int, text: str, call_ids: frozenset[str]) -> bool:
-    """Whether `messages[place]` begins the sampled turn of this content and these tool calls, none of them missing."""
-    if place >= len(messages):
-        return False
-    message = messages[place]
-    if not call_ids:
-        return message.role == "assistant" and not message.calls and message.text.strip() == text.strip()
-    if not continues_turn(message, call_ids):
-        return False
-    seen: frozenset[str] = frozenset()
-    for at in range(place, len(messages)):
-        part = messages[at]
-        if part.role != "assistant":
-            continue
-        if not continues_turn(part, call_ids) or part.text.strip() not in ("", text.strip()):
-            return False
-        seen |= part.call_ids
-        if seen == call_ids:
-            return True
-    return False
-
-
-def mismatch(rest: Sequence[Message], given: Sequence[Message], turn_call_ids: frozenset[str] | None) -> BranchReason:
-    """Name the first difference between what a request has (`rest`) and what was recorded at the same place.
-
-    given: the recorded harness messages; turn_call_ids: ids of the turn that was sampled after them, None if none yet.
+    siblings: the segments recorded there, at least one. rest: the request's messages from there on, and `shown` the
+    recorded turns that are seen among them, in order.
     """
-    for expected, got in zip(given, rest, strict=False):
+    rival = next((ancestor for turn in shown for ancestor in turn.path if ancestor in siblings), None)
+    if rival is None:
+        rival = next((sibling for sibling in reversed(siblings) if _begins_alike(sibling, rest, tools)), None)
+    if rival is None and siblings[0].parent is None:
+        same = any(sibling.given == tuple(rest) for sibling in siblings)
+        return BranchReason.TOOLS_CHANGED if same else BranchReason.NEW_CONVERSATION
+    rival = rival or siblings[-1]
+    if rival.tools is not tools:
+        return BranchReason.TOOLS_CHANGED
+    return _difference(rival, rest, later=bool(shown) and rival not in shown)
+
+
+def _begins_alike(sibling: "Segment", rest: Sequence[Message], tools: ToolSet) -> bool:
+    common = min(len(rest), len(sibling.given))
+    return sibling.tools is tools and tuple(rest[:common]) == sibling.given[:common]
+
+
+def _difference(rival: "Segment", rest: Sequence[Message], *, later: bool) -> BranchReason:
+    """later: the request shows turns that come after the one of `rival`, but not that one."""
+    for expected, got in zip(rival.given, rest, strict=False):
         if expected != got:
+            if later:
+                return BranchReason.HISTORY_CONDENSED
             return _CHANGED[got.role] if expected.role == got.role else BranchReason.HISTORY_REWRITTEN
-    if len(rest) <= len(given):
+    if len(rest) <= len(rival.given):
         return BranchReason.HISTORY_SHORTENED
-    following = rest[len(given)]
-    if following.role != "assistant" or turn_call_ids is None:
-        return BranchReason.HISTORY_REWRITTEN
-    if continues_turn(following, turn_call_ids):
-        seen = frozenset(identity for part in rest if continues_turn(part, turn_call_ids) for identity in part.call_ids)
-        if seen != turn_call_ids:
-            return BranchReason.TOOL_CALLS_MISSING
-    return BranchReason.ASSISTANT_CHANGED
-
-
-def _skip_parts(messages: Sequence[Message], place: int, call_ids: frozenset[str]) -> int:
-    if call_ids:
-        while place < len(messages) and continues_turn(messages[place], call_ids):
-            place += 1
-    return place
+    if rival.said is None:
+        return BranchReason.TURN_DROPPED
+    replay = replay_of(rival.said, rest, len(rival.given))
+    if replay is Replay.ABSENT:
+        condensed = any(child.turn is not None for child in rival.children)
+        return BranchReason.HISTORY_CONDENSED if condensed else BranchReason.TURN_DROPPED
+    if later:
+        return BranchReason.HISTORY_CONDENSED
+    return _REPLAYED.get(replay, BranchReason.HISTORY_REWRITTEN)

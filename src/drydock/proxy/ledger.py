@@ -1,62 +1,38 @@
 """The token ledger of one rollout: a tree of segments, each a stretch of prompt followed by one sampled turn.
 
 The path from the root to a turn is the exact token history under which the next turn is sampled. A request is laid
-along the tree as far as its messages match (`drydock.proxy.branching`); from there only what the harness added is
+along the tree as far as its messages match (`drydock.proxy.matching`); from there only what the harness added is
 rendered. When the deepest match is a leaf, the request extends it. When it is not, a new branch starts there, which
-shares the tokens up to that point, and its reason is counted. A request equal to one already answered, or being
-answered, finds that turn instead of making a new one.
+shares the tokens up to that point; its reason (`drydock.proxy.branching`) is kept and counted. What the request shows
+after that point is rendered anew and has mask 0. A request equal to one already answered, or being answered, finds that
+turn instead of making a new one. A request that goes on from any recorded turn, not only the latest, rejoins it there.
 
 Invariants: sampled ids are never tokenized again; the tokens of a segment never change; the tree is changed only by
-`extend`, `record` and `abandon`, none of which waits, so calls may overlap.
+`extend`, `record` and `abandon`, none of which waits, so calls may overlap. A request that begins with a recent one
+costs what it adds, not what it repeats, but for comparing and copying.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from drydock.chat.continuation import HistoryRewritten
 from drydock.chat.messages import NO_CALLS, Message
 from drydock.chat.parsers.base import ParsedReply
 from drydock.chat.template import ChatTemplate
-from drydock.proxy.branching import BranchReason, given_messages, match_given, match_turn, mismatch
+from drydock.proxy.branching import BranchReason, branch_reason
+from drydock.proxy.matching import Replay, given_messages, match_given, replay_of, said
 from drydock.proxy.record import LedgerSample
 from drydock.proxy.sampler import SampledTurn
+from drydock.proxy.segment import Segment
 from drydock.proxy.token_hash import TokenHash
 from drydock.proxy.tool_set import ToolSet
 
-
-@dataclass(eq=False, slots=True)
-class Segment:
-    """Messages of the harness with their tokens, and the turn sampled after them (None while it is being sampled).
-
-    added_ids: prompt tokens after the parent's last token. prompt_length counts the whole path up to the sampled turn.
-    branch: number of the branch; reason: why it left the recorded history, if this segment did.
-    """
-
-    parent: "Segment | None"
-    tools: ToolSet
-    given: tuple[Message, ...]
-    added_ids: tuple[int, ...]
-    prompt_length: int
-    prompt_hash: TokenHash
-    branch: int
-    reason: BranchReason | None
-    children: "list[Segment]" = field(default_factory=list)
-    turn: SampledTurn | None = None
-    index: int = -1
-    text: str = ""
-    call_ids: frozenset[str] = NO_CALLS
-    path_hash: TokenHash | None = None
-
-    @property
-    def path(self) -> "list[Segment]":
-        """Segments from the first to this one."""
-        segments: list[Segment] = []
-        segment: Segment | None = self
-        while segment is not None:
-            segments.append(segment)
-            segment = segment.parent
-        return segments[::-1]
+type Thinking = Literal["keep", "template"]
+_RECENT = 16
+"""Answered requests whose successors are found without walking the tree: one for each conversation that goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +42,38 @@ class Prompt:
     ids: all prompt tokens; empty where the request repeats an earlier one (`repeat`), whose segment this then is.
     """
 
-    ids: tuple[int, ...]
-    branch: int
-    reason: BranchReason | None
+    ids: "array[int]"
     segment: Segment
+    messages: tuple[Message, ...]
     repeat: bool
+
+    @property
+    def branch(self) -> int:
+        """Number of the branch."""
+        return self.segment.branch
+
+    @property
+    def reason(self) -> BranchReason | None:
+        """Why the request left the recorded history, if it did."""
+        return self.segment.reason
 
 
 class Ledger:
-    """See the module's note. One per rollout, used from one event loop."""
+    """See the module's note. One per rollout, used from one event loop.
 
-    def __init__(self, template: ChatTemplate) -> None:
+    thinking: "keep" leaves sampled thinking where it is; "template" starts a branch, rendered in full, at each user
+    message after which the template would hide it.
+    """
+
+    def __init__(self, template: ChatTemplate, *, thinking: Thinking = "keep") -> None:
         self._template = template
+        self._strips = thinking == "template" and template.strips_reasoning
+        self._tool_sets: list[ToolSet] = []
         self._roots: list[Segment] = []
         self._recorded: list[Segment] = []
+        self._recent: deque[tuple[Segment, tuple[Message, ...]]] = deque(maxlen=_RECENT)
+        self._by_call: dict[str, Segment] = {}
+        self._by_text: dict[str, Segment] = {}
         self._branches = 0
         self.branch_reasons: Counter[str] = Counter()
 
@@ -89,42 +83,32 @@ class Ledger:
         The segment is in the tree at once; finish it with `record` or take it out with `abandon`. A repeat needs
         neither. Raises TemplateError when the template refuses the messages; the tree is then unchanged.
         """
+        messages = tuple(messages)
         tool_set = self._tool_set(tools)
         parent, start = self._locate(messages, tool_set)
-        call_ids = parent.call_ids if parent else NO_CALLS
-        given = given_messages(messages, start, call_ids)
-        siblings = parent.children if parent else self._roots
-        for sibling in siblings:
-            if sibling.tools is tool_set and sibling.given == given:
-                return Prompt((), sibling.branch, sibling.reason, sibling, repeat=True)
-        added = self._render(parent, given, tool_set)
-        reason = self._reason(siblings, given, tool_set)
-        segment = Segment(
-            parent=parent,
-            tools=tool_set,
-            given=given,
-            added_ids=added,
-            prompt_length=(_path_length(parent) if parent else 0) + len(added),
-            prompt_hash=(parent.path_hash if parent and parent.path_hash else TokenHash()).extended(added),
-            branch=parent.branch if parent and reason is None else self._branches,
-            reason=reason,
-        )
-        if segment.branch == self._branches:
-            self._branches += 1
-        siblings.append(segment)
-        return Prompt(_path_ids(segment), segment.branch, reason, segment, repeat=False)
+        given = given_messages(messages, start, _call_ids(parent))
+        if parent is not None and self._hides_thinking(parent, given):
+            return self._place(None, messages, messages, tool_set, BranchReason.THINKING_STRIPPED)
+        try:
+            return self._place(parent, given, messages, tool_set)
+        except HistoryRewritten:
+            return self._place(None, messages, messages, tool_set, BranchReason.TEMPLATE_REWRITES)
 
     def record(self, prompt: Prompt, turn: SampledTurn, reply: ParsedReply) -> int:
         """Put the sampled turn into its segment; returns its index in the order of recording."""
         segment = prompt.segment
         segment.turn = turn
         segment.index = len(self._recorded)
-        segment.text = reply.content or ""
-        segment.call_ids = frozenset(call.id for call in reply.calls)
-        segment.path_hash = segment.prompt_hash.extended(turn.sampled_ids)
+        segment.said = said(reply)
+        segment.sampled_ids = array("I", turn.sampled_ids)
+        segment.path_hash = segment.prompt_hash.extended(segment.sampled_ids)
         self._recorded.append(segment)
+        self._recent.append((segment, prompt.messages))
+        self._by_call.update(dict.fromkeys(segment.said.calls, segment))
+        if not segment.said.calls and segment.said.text:
+            self._by_text[segment.said.text] = segment
         if segment.reason is not None:
-            self.branch_reasons[segment.reason] += 1
+            self.branch_reasons[segment.reason.value] += 1
         return segment.index
 
     def abandon(self, prompt: Prompt) -> None:
@@ -156,55 +140,112 @@ class Ledger:
 
     def _tool_set(self, tools: list[dict[str, Any]] | None) -> ToolSet:
         """The tool set of an earlier request that is equal, so that tool sets compare by identity."""
-        for root in reversed(self._roots):
-            if root.tools.tools == tools:
-                return root.tools
-        return ToolSet(tools)
+        for known in reversed(self._tool_sets):
+            if known.tools == tools:
+                return known
+        self._tool_sets.append(ToolSet(tools))
+        return self._tool_sets[-1]
 
-    def _locate(self, messages: Sequence[Message], tools: ToolSet) -> tuple[Segment | None, int]:
-        """The deepest recorded segment that the messages go through, and the place after its turn's first message."""
-        parent: Segment | None = None
-        start = 0
-        candidates = [root for root in self._roots if root.tools is tools]
-        while True:
-            call_ids = parent.call_ids if parent else NO_CALLS
-            for segment in reversed(candidates):
-                if segment.turn is None:
+    def _locate(self, messages: tuple[Message, ...], tools: ToolSet) -> tuple[Segment | None, int]:
+        """The recorded segment that the most messages go through, and the place after its turn's first message."""
+        best = self._recently(messages, tools)
+        open_ends = [best]
+        while open_ends:
+            parent, start = open_ends.pop()
+            if start > best[1]:
+                best = (parent, start)
+            for child in parent.children if parent else self._roots:
+                if child.said is None or child.tools is not tools:
                     continue
-                place = match_given(messages, start, segment.given, call_ids)
-                if place is not None and match_turn(messages, place, segment.text, segment.call_ids):
-                    parent, start, candidates = segment, place + 1, segment.children
-                    break
-            else:
-                return parent, start
+                place = match_given(messages, start, child.given, _call_ids(parent))
+                if place is not None and replay_of(child.said, messages, place) is Replay.SAME:
+                    open_ends.append((child, place + 1))
+        return best
 
-    def _render(self, parent: Segment | None, given: Sequence[Message], tools: ToolSet) -> tuple[int, ...]:
-        forms = [message.template_form() for message in given]
+    def _recently(self, messages: tuple[Message, ...], tools: ToolSet) -> tuple[Segment | None, int]:
+        """Where the longest recent request ends that `messages` begin with, its turn included."""
+        best: tuple[Segment | None, int] = (None, 0)
+        for segment, answered in reversed(self._recent):
+            end = len(answered)
+            if segment.said is None or segment.tools is not tools or end < best[1]:
+                continue
+            if replay_of(segment.said, messages, end) is Replay.SAME and messages[:end] == answered:
+                best = (segment, end + 1)
+        return best
+
+    def _place(
+        self,
+        parent: Segment | None,
+        given: tuple[Message, ...],
+        messages: tuple[Message, ...],
+        tools: ToolSet,
+        reason: BranchReason | None = None,
+    ) -> Prompt:
+        """The prompt of `messages`, of which `given` follow the turn of `parent`.
+
+        reason: why it is a branch, if that is known already.
+        """
+        siblings = parent.children if parent else self._roots
+        for sibling in siblings:
+            if sibling.tools is tools and sibling.given == given:
+                return Prompt(array("I"), sibling, messages, repeat=True)
+        added = self._render(parent, given, tools)
+        if reason is None and siblings:
+            reason = branch_reason(siblings, given, tools, list(self._shown(given)))
+        segment = Segment(
+            parent=parent,
+            tools=tools,
+            given=given,
+            added_ids=added,
+            prompt_length=(parent.path_length if parent else 0) + len(added),
+            prompt_hash=(parent.path_hash if parent and parent.path_hash else TokenHash()).extended(added),
+            branch=parent.branch if parent and reason is None else self._branches,
+            reason=reason,
+        )
+        if segment.branch == self._branches:
+            self._branches += 1
+        siblings.append(segment)
+        return Prompt(segment.path_ids(), segment, messages, repeat=False)
+
+    def _hides_thinking(self, parent: Segment, given: Sequence[Message]) -> bool:
+        """Whether the template would render the path to `parent` without its thinking now that `given` follows."""
+        if not self._strips or all(message.role != "user" for message in given):
+            return False
+        return any(segment.said is not None and segment.said.reasoning for segment in parent.path)
+
+    def _render(self, parent: Segment | None, given: Sequence[Message], tools: ToolSet) -> "array[int]":
+        forms = [message.template_form() for message in self._restored(given)]
         if parent is None:
-            return self._template.first_prompt(forms, tools.tools)
-        assert parent.turn is not None
-        sampled = parent.turn.sampled_ids
-        ended = bool(sampled) and sampled[-1] == self._template.turn_end_id
-        return tuple(self._template.continuation(forms, tools.tools, tools_key=tools.key, turn_ended=ended))
+            return array("I", self._template.first_prompt(forms, tools.tools))
+        last_id = parent.sampled_ids[-1] if parent.sampled_ids else None
+        calls = tuple(parent.said.calls.values()) if parent.said is not None else ()
+        return array(
+            "I",
+            self._template.continuation(forms, tools.tools, tools_key=tools.key, last_id=last_id, calls=calls),
+        )
 
-    @staticmethod
-    def _reason(siblings: Sequence[Segment], given: Sequence[Message], tools: ToolSet) -> BranchReason | None:
-        if not siblings:
+    def _restored(self, messages: Sequence[Message]) -> Iterator[Message]:
+        """The messages, with the thinking that was sampled before calls where a harness replays them without it."""
+        done: set[Segment] = set()
+        for message in messages:
+            turn = self._turn_of(message) if message.calls and not message.reasoning else None
+            if turn is None or turn.said is None or not turn.said.reasoning or turn in done:
+                yield message
+            else:
+                done.add(turn)
+                yield replace(message, reasoning=turn.said.reasoning)
+
+    def _shown(self, messages: Sequence[Message]) -> Iterator[Segment]:
+        """The recorded turns that are seen in `messages`, changed or not."""
+        return (turn for message in messages if (turn := self._turn_of(message)) is not None)
+
+    def _turn_of(self, message: Message) -> Segment | None:
+        if message.role != "assistant":
             return None
-        newest = next((sibling for sibling in reversed(siblings) if sibling.tools is tools), None)
-        if newest is None:
-            return BranchReason.TOOLS_CHANGED
-        return mismatch(given, newest.given, newest.call_ids if newest.turn is not None else None)
+        if not message.calls:
+            return self._by_text.get(message.text.strip())
+        return next((turn for call in message.calls if (turn := self._by_call.get(call.id)) is not None), None)
 
 
-def _path_length(segment: Segment) -> int:
-    return segment.prompt_length + len(segment.turn.sampled_ids if segment.turn else ())
-
-
-def _path_ids(segment: Segment) -> tuple[int, ...]:
-    ids: list[int] = []
-    for part in segment.path:
-        ids += part.added_ids
-        if part.turn is not None:
-            ids += part.turn.sampled_ids
-    return tuple(ids)
+def _call_ids(segment: Segment | None) -> frozenset[str]:
+    return segment.said.call_ids if segment is not None and segment.said is not None else NO_CALLS

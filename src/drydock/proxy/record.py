@@ -18,8 +18,12 @@ class TurnRecord(BaseModel):
     parent: index of the turn whose prompt and sampled ids this turn's prompt begins with; None when it has none.
     prompt_length, prompt_sha256: number of prompt tokens and their hash (`drydock.proxy.token_hash`).
     sampled_ids, logprobs: what the sampler emitted, stop token included; natural log, one each.
-    started_at: Unix time in seconds; seconds: how long sampling took.
+    started_at: Unix time in seconds; waited_s: how long the call waited for a place at the sampler; seconds: how long
+    sampling took.
     branch: number of the branch, 0 for the first history; an extension keeps its parent's number.
+    reason: why the request left the recorded history (`drydock.proxy.branching`), None where it extends it.
+    given: the messages, in the wire's form, that the harness added after the parent's turn; the whole history where
+    there is no parent. reply: the assistant message that the agent got. tools: place in the record's `tool_sets`.
     """
 
     model_config = RECORD
@@ -33,8 +37,13 @@ class TurnRecord(BaseModel):
     policy_version: int | None
     finish_reason: str
     started_at: float
+    waited_s: float = 0.0
     seconds: float
     branch: int
+    reason: str | None = None
+    given: list[dict[str, Any]] = Field(default_factory=list)
+    reply: dict[str, Any] = Field(default_factory=dict)
+    tools: int | None = None
 
 
 class LoggedTurn(TurnRecord):
@@ -64,8 +73,10 @@ class RolloutRecord(BaseModel):
     """Everything the proxy knows about one rollout.
 
     branch_reasons: how often a request did not extend what was recorded, by reason (`drydock.proxy.branching`).
+    overridden: how often the agent sent a sampling parameter that the run decides instead, by name.
     context_full: a prompt left no room for a token. late_calls: calls with the rollout's key after it was closed.
     sampler_error: why sampling failed, if it did. messages: the last served conversation with its reply.
+    tool_sets: the tool definitions that requests came with, each distinct list once.
     """
 
     model_config = RECORD
@@ -74,7 +85,9 @@ class RolloutRecord(BaseModel):
     samples: list[LedgerSample] = Field(default_factory=list)
     turns: list[TurnRecord] = Field(default_factory=list)
     branch_reasons: dict[str, int] = Field(default_factory=dict)
+    overridden: dict[str, int] = Field(default_factory=dict)
     context_full: bool = False
     late_calls: int = 0
     sampler_error: str | None = None
     messages: list[dict[str, Any]] = Field(default_factory=list)
+    tool_sets: list[list[dict[str, Any]]] = Field(default_factory=list)

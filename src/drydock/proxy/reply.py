@@ -1,47 +1,32 @@
-"""The chat-completion object in which a sampled turn goes back to the agent."""
+"""An answer of the proxy in a dialect: what an HTTP response, or a call within the process, gives back."""
 
-import json
-from typing import Any
+from dataclasses import dataclass
 
-from drydock.chat.messages import Message
-from drydock.chat.parsers.base import ParsedReply
-
-
-def assistant_message(reply: ParsedReply) -> dict[str, Any]:
-    """The assistant message in OpenAI's form; content is null where only calls were written."""
-    return Message("assistant", reply.content or "", reply.calls).wire_form()
+from drydock.chat.refusal import RequestRefused
+from drydock.proxy.completion import Completion
+from drydock.proxy.dialects.base import Dialect
+from drydock.proxy.dialects.sse import MEDIA_TYPE
+from drydock.proxy.request import ChatRequest
 
 
-def completion_body(
-    *,
-    completion_id: str,
-    created: int,
-    model: str,
-    message: dict[str, Any],
-    sampler_finish: str,
-    prompt_tokens: int,
-    completion_tokens: int,
-) -> bytes:
-    """The reply's JSON. The finish reason is `tool_calls` for a turn with calls, else `length` or `stop`."""
-    finish_reason = "tool_calls" if "tool_calls" in message else "length" if sampler_finish == "length" else "stop"
-    return json.dumps(
-        {
-            "id": completion_id,
-            "object": "chat.completion",
-            "created": created,
-            "model": model,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {**message, "refusal": None},
-                    "logprobs": None,
-                    "finish_reason": finish_reason,
-                }
-            ],
-            "usage": {
-                "prompt_tokens": prompt_tokens,
-                "completion_tokens": completion_tokens,
-                "total_tokens": prompt_tokens + completion_tokens,
-            },
-        }
-    ).encode()
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Status, body and media type of an answer."""
+
+    status: int
+    body: bytes
+    media_type: str = "application/json"
+
+
+def answered(dialect: Dialect, request: ChatRequest, completion: Completion) -> Reply:
+    """The turn as `request` wants it: whole, or as events."""
+    if request.stream:
+        return Reply(200, b"".join(dialect.events(completion, request)), MEDIA_TYPE)
+    return Reply(200, dialect.render(completion))
+
+
+def refused(dialect: Dialect, error: RequestRefused, request: ChatRequest | None = None) -> Reply:
+    """The refusal of a call; `request` is None where the refusal came before it was read."""
+    if request is not None and request.stream and error.code in dialect.streamed_codes:
+        return Reply(200, dialect.failure(error), MEDIA_TYPE)
+    return Reply(error.status, dialect.refusal(error))
