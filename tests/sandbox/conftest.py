@@ -11,6 +11,8 @@ from drydock.sandbox.environment import SandboxEnvironment
 from drydock.sandbox.host import HostEnvironment
 from drydock.sandbox.local import LocalEnvironment
 from drydock.sandbox.requirements import check_local
+from drydock.sandbox.rootfs import rootfs_path
+from drydock.sandbox.rootfs_archive import export_rootfs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +24,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "; ".join(f"{item.name}: {item.detail} ({item.remedy})" for item in missing)
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=f"no local sandbox here: {reason}"))
+
+
+@pytest.fixture(scope="session")
+def rootfs_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This machine's root file system as an archive."""
+    cache = tmp_path_factory.mktemp("source")
+    (cache / "rootfs").mkdir()
+    rootfs_path(cache).symlink_to(rootfs_path())
+    file = cache / "system.tar"
+    export_rootfs(file, cache)
+    return file
 
 
 type Start = Callable[..., Any]

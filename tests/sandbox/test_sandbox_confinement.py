@@ -82,6 +82,15 @@ async def test_refused(local, attempt):
         ("321, 0, 0, 0", "Operation not permitted"),  # bpf
         ("425, 1, 0", "Operation not permitted"),  # io_uring_setup
         ("0x40000000 | 39", "Function not implemented"),  # getpid of the x32 table
+        ("41, 40, 1, 0", "Address family not supported by protocol"),  # socket(AF_VSOCK)
+        ("41, 17, 3, 0", "Address family not supported by protocol"),  # socket(AF_PACKET)
+        ("41, 38, 5, 0", "Address family not supported by protocol"),  # socket(AF_ALG)
+        ("53, 30, 1, 0, 0", "Address family not supported by protocol"),  # socketpair(AF_TIPC)
+        ("41, 2, 3, 1", "Operation not permitted"),  # socket(AF_INET, SOCK_RAW, ICMP)
+        ("303, -100, 0, 0, 0, 0", "Operation not permitted"),  # name_to_handle_at
+        ("304, 0, 0, 0", "Operation not permitted"),  # open_by_handle_at
+        ("438, 0, 0, 0", "Operation not permitted"),  # pidfd_getfd
+        ("169, 0xfee1dead, 0x28121969, 0x1234567, 0", "Operation not permitted"),  # reboot
     ],
 )
 async def test_raw_system_calls_are_filtered(local, call, error):
@@ -144,8 +153,14 @@ async def test_an_allowed_network_does_not_reach_the_hosts_loopback_and_can_be_c
             f"for h in 127.0.0.1 10.0.2.2; do timeout 3 bash -c 'echo > /dev/tcp/$0/{port}' $h && echo reached $h; done"
         )
     assert tried.stdout == "1\nnameserver 10.0.2.3\n"
+    began = time.monotonic()
+    metadata = await environment.exec("echo > /dev/tcp/169.254.169.254/80", timeout_sec=20)
+    assert "No route to host" in metadata.stderr
+    assert time.monotonic() - began < 5
     await environment.set_network_policy(NetworkPolicy(network_mode=NetworkMode.NO_NETWORK))
     assert (await environment.exec("grep -c tap0 /proc/net/dev")).stdout == "0\n"
+    await environment.set_network_policy(NetworkPolicy(network_mode=NetworkMode.PUBLIC))
+    assert (await environment.exec("grep -c tap0 /proc/net/dev")).stdout == "1\n"
 
 
 async def test_own_loopback_works(local):
@@ -163,9 +178,20 @@ async def test_sandboxes_do_not_see_each_other(start):
     assert result.stdout == "0\n"
 
 
+BOMB = """
+import os, time
+for _ in range(10):  # doubles ten times: 1,024 processes at most, which end by themselves
+    try:
+        os.fork()
+    except OSError:
+        pass
+time.sleep(8)
+"""
+
+
 async def test_fork_bomb_is_bounded_and_the_sandbox_can_be_freed_of_it(start):
     environment = await start(max_processes=400)
-    bomb = asyncio.create_task(environment.exec("bomb() { bomb | bomb & }; bomb; sleep 30", timeout_sec=3))
+    bomb = asyncio.create_task(environment.exec(f"python3 -c '{BOMB}'", timeout_sec=3))
     await asyncio.sleep(1.5)
     assert _processes_of(environment) <= 402
     full = await environment.exec("echo started", timeout_sec=20)

@@ -3,16 +3,21 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drydock.errors import TaskError
 from drydock.sandbox.base_images import base_directory
 from drydock.sandbox.build_context import BuildContext
-from drydock.sandbox.dockerfile import Copy, MakeDirectory, Run, read_dockerfile
+from drydock.sandbox.dockerfile import read_dockerfile
+from drydock.sandbox.dockerfile_plan import Copy, MakeDirectory, Plan, Run
+from drydock.sandbox.dockerfile_words import word, words
+from drydock.sandbox.file_modes import apply_mode, is_mode
 
 
-def plan_of(tmp_path: Path, text: str):
+def plan_of(tmp_path: Path, text: str) -> Plan:
     file = tmp_path / "Dockerfile"
-    file.write_text(text)
+    file.write_bytes(text.encode())
     return read_dockerfile(file)
 
 
@@ -42,16 +47,17 @@ EXPOSE 80
 CMD ["bash"]
 """,
     )
-    assert plan.base_image == "debian:bookworm-slim"
-    # within one ENV, variables have the values from before it
-    assert plan.env == {"A": "1", "B": "two words", "C": "-x", "OLD": "style value"}
-    assert (plan.user, plan.workdir) == ("agent", "/app/inner")
-    env = (("RELEASE", "bookworm"), *plan.env.items())
-    assert plan.steps == (
+    result = plan.result
+    assert result.base == "debian:bookworm-slim"
+    # an argument from before FROM is not one of the stage; within one ENV, variables have the values from before it
+    assert result.env == {"A": "1", "B": "two words", "C": "-x", "OLD": "style value"}
+    assert (result.user, result.workdir) == ("agent", "/app/inner")
+    env = tuple(result.env.items())
+    assert result.steps == (
         MakeDirectory(8, "/app"),
         MakeDirectory(9, "/app/inner"),
-        Copy(10, ("a.txt", "b.txt"), "/app/inner/", "agent:users", 0o640),
-        Copy(11, ("c d.txt",), "/x/", "", None),
+        Copy(10, ("a.txt", "b.txt"), "/app/inner/", "agent:users", "640"),
+        Copy(11, ("c d.txt",), "/x/", unpack=True),
         Run(12, ("/bin/sh", "-c", "apt-get update &&     apt-get install -y jq"), env, "", "/app/inner"),
         Run(17, ("true", "$A"), env, "agent", "/app/inner"),
         Run(18, ("/bin/bash", "-c", "echo $C"), env, "agent", "/app/inner"),
@@ -70,28 +76,47 @@ CMD ["bash"]
         ("${A:+set}", "set"),
         ("${NONE:+set}", ""),
         ("\\$A", "$A"),
+        ("'$A'", "$A"),
+        ('"$A b"', "a b"),
+        ("x\\ y", "x y"),
+        ("${A:-${B}}", "a"),
+        ("${B:-${A}}", "a"),
+        ("${PATHS%:*}", "x:y"),
+        ("${PATHS%%:*}", "x"),
+        ("${PATHS#*:}", "y:z"),
+        ("${PATHS##*:}", "z"),
+        ("${PATHS/:/-}", "x-y:z"),
+        ("${PATHS//:/-}", "x-y-z"),
     ],
 )
 def test_variables(tmp_path, text, expanded):
-    assert plan_of(tmp_path, f'FROM debian\nENV A=a EMPTY=""\nENV R={text}\n').env["R"] == expanded
+    assert plan_of(tmp_path, f'FROM debian\nENV A=a EMPTY="" PATHS=x:y:z\nENV R={text}\n').result.env["R"] == expanded
 
 
 @pytest.mark.parametrize(
     ("lines", "line", "reason"),
     [
-        ("FROM debian\nFROM debian", 2, "several stages"),
-        ("FROM debian\nCOPY --from=other /a /b", 2, "--from"),
-        ("FROM debian\nRUN --mount=type=cache,target=/x true", 2, "--mount"),
+        ("FROM debian\nCOPY --from=3 /a /b", 2, "no earlier stage 3"),
+        ("FROM debian\nCOPY --parents a /b", 2, "--parents"),
+        ("FROM debian\nRUN --mount=type=secret,id=x true", 2, "type secret"),
+        ("FROM debian\nRUN --mount=target=/x true", 2, "type bind"),
+        ("FROM debian\nRUN --network=host true", 2, "--network=host"),
+        ("FROM debian\nRUN --security=insecure true", 2, "--security"),
         ("FROM debian\nADD https://example.org/x /x", 2, "address"),
-        ("FROM debian\nADD x.tar.gz /x", 2, "archive"),
         ("FROM debian\nCOPY ../up /x", 2, "outside the build context"),
         ("FROM debian\nCOPY a b /x", 2, "must end with /"),
-        ("FROM debian\nCOPY --chmod=u+x a /x", 2, "octal"),
+        ("FROM debian\nCOPY --chmod=rw a /x", 2, "no mode"),
         ("FROM debian\nENV x", 2, "NAME=value"),
+        ("FROM debian\nENV A=${B:?must be given}", 2, "B: must be given"),
+        ("FROM debian\nENV A='x", 2, "not closed"),
         ("FROM debian\n\nONBUILD RUN true", 3, "ONBUILD"),
-        ("FROM debian\nRUN <<EOF\necho hi\nEOF", 2, "here-documents"),
+        ("FROM debian\nRUN <<EOF\necho hi\n", 2, "no end line"),
+        ("FROM debian\n\nRUN", 3, "without a command"),
+        ("FROM debian AS\n", 1, "not understood"),
         ("RUN true", 1, "before FROM"),
-        ("# escape=`\nFROM debian", 1, "escape"),
+        ("ARG A=1", 1, "no FROM"),
+        ("# escape=x\nFROM debian", 1, "escape"),
+        ("FROM debian\n!?", 2, "no instruction"),
     ],
 )
 def test_refusals_name_file_line_and_reason(tmp_path, lines, line, reason):
@@ -134,6 +159,14 @@ def test_dockerignore_leaves_out_and_takes_back_in(tmp_path):
     assert context.select("*.txt", "Dockerfile:3") == ["a.txt"]
 
 
+def test_dockerignore_of_the_dockerfile_goes_first_and_knows_classes(tmp_path):
+    for name in ("a1", "a2", "b1", "keep"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / ".dockerignore").write_text("keep\n")
+    (tmp_path / "Dockerfile.dockerignore").write_text("./[ab]1\nDockerfile.*\n.dockerignore\n")
+    assert [inner for inner, _ in BuildContext.of(tmp_path).walk(".")] == ["a2", "keep"]
+
+
 def test_a_link_out_of_the_build_context_is_refused(tmp_path):
     context = tmp_path / "context"
     context.mkdir()
@@ -156,3 +189,122 @@ def test_fingerprint_changes_with_names_contents_and_permissions(tmp_path):
     file.rename(tmp_path / "a" / "other")
     seen.add(context.fingerprint("a"))
     assert len(seen) == 4
+
+
+def test_here_documents(tmp_path):
+    plan = plan_of(
+        tmp_path,
+        """\
+FROM debian
+ENV NAME=n
+RUN <<EOF
+echo $NAME \\
+  more
+EOF
+RUN cat <<-A > /a && cat <<'B' > /b
+\tone
+\tA
+$two
+B
+RUN <<EOF
+#!/usr/bin/python3
+print(1)
+EOF
+COPY <<one.txt <<'two.txt' /d/
+a $NAME "quoted" \\$NAME
+one.txt
+b $NAME
+two.txt
+RUN echo "<<EOF" $((1<<2)) <<<word
+""",
+    )
+    shell, inner, script, quoted = (step for step in plan.result.steps if isinstance(step, Run))
+    assert shell.argv == ("/bin/sh", "-c", "echo $NAME \\\n  more\n")
+    assert inner.argv[-1] == "cat <<-A > /a && cat <<'B' > /b\n\tone\n\tA\n$two\nB\n"
+    assert script.argv[-1] == "#!/usr/bin/python3\nprint(1)\n"
+    assert quoted.argv[-1] == 'echo "<<EOF" $((1<<2)) <<<word'
+    copies = [step for step in plan.result.steps if isinstance(step, Copy)]
+    assert copies[0].texts == (("one.txt", 'a n "quoted" $NAME\n'), ("two.txt", "b $NAME\n"))
+    assert [step.line for step in plan.result.steps] == [3, 7, 12, 16, 21]
+
+
+def test_stages_arguments_and_what_is_needed(tmp_path):
+    plan = plan_of(
+        tmp_path,
+        """\
+ARG BASE=debian
+ARG MODE=fast
+FROM ${BASE} AS builder
+ARG MODE
+ARG TARGETARCH
+RUN make $MODE
+FROM unknown:1 AS unused
+FROM scratch AS files
+COPY --from=builder /out /out
+FROM builder
+ARG MODE=slow
+USER app
+COPY --from=files /out /final
+COPY --from=busybox:1 /bin/sh /sh
+""",
+    )
+    assert plan.needed() == [0, 2, 3]
+    assert plan.images() == [("debian", 3), ("scratch", 8), ("busybox:1", 14)]
+    assert plan.result.base == 0
+    assert [step.stage for step in plan.result.steps if isinstance(step, Copy)] == [2, "busybox:1"]
+    made = plan.stages[0].steps[0]
+    assert isinstance(made, Run)
+    assert dict(made.env)["MODE"] == "fast"
+    assert dict(made.env)["TARGETARCH"] in ("amd64", "arm64")
+
+
+def test_mounts_that_only_save_time_are_empty_directories(tmp_path):
+    flags = "--mount=type=cache,target=/root/.cache --mount=type=tmpfs,target=t --network=none"
+    run = plan_of(tmp_path, f"FROM debian\nWORKDIR /w\nRUN {flags} true").result.steps[-1]
+    assert isinstance(run, Run)
+    assert (run.emptied, run.offline, run.argv[-1]) == (("/root/.cache", "/w/t"), True, "true")
+
+
+def test_the_escape_directive(tmp_path):
+    plan = plan_of(tmp_path, "# escape=`\nFROM debian\nENV A=x`\n  B=c:\\d\nRUN a \\\nRUN b")
+    assert plan.result.env == {"A": "x", "B": "c:\\d"}
+    assert len(plan.result.steps) == 2
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), max_size=5))
+def test_quoted_words_come_back(texts):
+    quoted = " ".join("'" + text.replace("'", "'\\''") + "'" for text in texts)
+    assert words(quoted, {}) == texts
+    assert word(" ".join(f'"{_escaped(text)}"' for text in texts), {}) == " ".join(texts)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=30), max_size=8))
+def test_here_documents_are_kept_to_the_letter(tmp_path_factory, lines):
+    body = [line for line in lines if line != "END"]
+    text = "FROM debian\nCOPY <<'END' /x\n" + "".join(f"{line}\n" for line in body) + "END\nUSER last\n"
+    result = plan_of(tmp_path_factory.mktemp("d"), text).result
+    assert isinstance(copy := result.steps[0], Copy)
+    assert copy.texts == (("END", "".join(f"{line}\n" for line in body)),)
+    assert result.user == "last"
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ("640", 0o755, 0o640),
+        ("+x", 0o644, 0o755),
+        ("u+x,go-r", 0o644, 0o700),
+        ("a=rX", 0o600, 0o444),
+        ("g=u", None, None),
+        ("", 0o641, 0o641),
+    ],
+)
+def test_modes(text, before, after):
+    if before is None:
+        assert not is_mode(text)
+    else:
+        assert apply_mode(text, before, directory=False) == after

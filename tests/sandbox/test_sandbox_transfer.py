@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drydock.errors import SandboxError
-from drydock.sandbox.rootfs import ID_BASE
+from drydock.sandbox.ids import id_range
 
 pytestmark = pytest.mark.sandbox
 
@@ -57,7 +57,7 @@ async def test_directory_round_trip_merges_into_the_target(local, tmp_path):
 async def test_uploads_belong_to_the_sandboxes_root_on_the_host(local, tmp_path):
     (tmp_path / "file").write_text("x")
     await local.upload_file(tmp_path / "file", "/tmp/file")
-    assert os.stat("tmp/file", dir_fd=local._running().root).st_uid == ID_BASE
+    assert os.stat("tmp/file", dir_fd=local._running().root).st_uid == id_range().base
 
 
 async def test_missing_source_says_which(local, tmp_path):

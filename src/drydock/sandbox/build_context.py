@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from drydock.errors import TaskError
 
+_CLASS = re.compile(r"\[([\^!]?)([^\]\\]+)\]")
+
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
@@ -20,17 +22,20 @@ class BuildContext:
 
     @classmethod
     def of(cls, directory: Path) -> "BuildContext":
-        """The context of a task's environment directory."""
-        try:
-            lines = (directory / ".dockerignore").read_text().splitlines()
-        except FileNotFoundError:
+        """The context of a task's environment directory; `Dockerfile.dockerignore` goes before `.dockerignore`."""
+        for name in ("Dockerfile.dockerignore", ".dockerignore"):
+            if (directory / name).is_file():
+                lines = (directory / name).read_text().splitlines()
+                break
+        else:
             return cls(directory)
         rules = []
         for line in lines:
             text = line.strip()
             if text and not text.startswith("#"):
                 exception = text.startswith("!")
-                rules.append((exception, _expression(text.removeprefix("!").strip().strip("/"))))
+                pattern = str(PurePosixPath(text.removeprefix("!").strip().strip("/") or "."))
+                rules.append((exception, _expression(pattern)))
         return cls(directory, tuple(rules))
 
     def ignores(self, relative: str) -> bool:
@@ -123,6 +128,10 @@ def _expression(pattern: str) -> re.Pattern[str]:
             text, position = text + "[^/]*", position + 1
         elif pattern[position] == "?":
             text, position = text + "[^/]", position + 1
+        elif found := _CLASS.match(pattern, position):
+            text, position = f"{text}[{'^' if found[1] else ''}{found[2]}]", found.end()
+        elif pattern[position] == "\\" and position + 1 < len(pattern):
+            text, position = text + re.escape(pattern[position + 1]), position + 2
         else:
             text, position = text + re.escape(pattern[position]), position + 1
     return re.compile(f"{text}(?:/.*)?$")

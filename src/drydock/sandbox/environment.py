@@ -18,7 +18,7 @@ from harbor.environments.capabilities import EnvironmentCapabilities, Environmen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from drydock.errors import ConfigError, SandboxError, TaskError
-from drydock.sandbox.dockerfile import Plan
+from drydock.sandbox.dockerfile_plan import Plan
 from drydock.sandbox.locations import default_cache_dir, default_state_dir
 from drydock.sandbox.machine import Machine
 from drydock.sandbox.transfer import (
@@ -159,7 +159,8 @@ class SandboxEnvironment(BaseEnvironment):
     def _adopt_plan(self, plan: Plan | None) -> None:
         """Take over how commands run in the image."""
         if plan is not None:
-            self._image_env, self._image_user, self._workdir = plan.env, plan.user, plan.workdir
+            result = plan.result
+            self._image_env, self._image_user, self._workdir = result.env, result.user, result.workdir
         if self.task_env_config.workdir:
             self._workdir = str(PurePosixPath(self._workdir) / self.task_env_config.workdir)
 

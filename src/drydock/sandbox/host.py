@@ -14,10 +14,12 @@ import shutil
 from drydock.errors import SandboxUnavailable, TaskError
 from drydock.sandbox.build_context import BuildContext
 from drydock.sandbox.copying import carry_out
-from drydock.sandbox.dockerfile import Plan, Run, read_dockerfile
+from drydock.sandbox.dockerfile import read_dockerfile
+from drydock.sandbox.dockerfile_plan import Copy, Plan, Run
 from drydock.sandbox.environment import SandboxEnvironment
 from drydock.sandbox.host_machine import HostMachine
 from drydock.sandbox.host_view import private_directories
+from drydock.sandbox.ids import IdRange
 from drydock.sandbox.transfer_pool import in_transfer_pool
 
 GATE = "HARBOR_ALLOW_HOST_EXEC"
@@ -45,6 +47,7 @@ class HostEnvironment(SandboxEnvironment):
             raise SandboxUnavailable("bubblewrap is missing: run `apt-get install bubblewrap`")
         file = self.environment_dir / "Dockerfile"
         plan = await in_transfer_pool(read_dockerfile, file) if file.exists() else None
+        _refuse_stages(plan)
         self._adopt_plan(plan)
         machine = HostMachine(
             private_directories(plan, self._workdir),
@@ -66,8 +69,8 @@ class HostEnvironment(SandboxEnvironment):
 
     async def _replay(self, plan: Plan, machine: HostMachine) -> None:
         context = BuildContext.of(self.environment_dir)
-        id_base = 0 if os.geteuid() == 0 else None
-        for step in plan.steps:
+        ids = IdRange(0, 1 << 31) if os.geteuid() == 0 else None
+        for step in plan.result.steps:
             if isinstance(step, Run):
                 env = {**self._passed_on(), **dict(step.env)}
                 done = await machine.run_program(step.argv, user=self._user_of(step.user), cwd=step.workdir, env=env)
@@ -75,7 +78,7 @@ class HostEnvironment(SandboxEnvironment):
                     output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_SHOWN_OUTPUT:]
                     raise TaskError(f"{plan.file}:{step.line}: RUN ended with status {done.return_code}:\n{output}")
             else:
-                await in_transfer_pool(carry_out, machine.root, [step], context, plan.file, id_base)
+                await in_transfer_pool(carry_out, machine.root, [step], context, plan.file, ids)
 
     def _environment_of(self, env: dict[str, str] | None) -> dict[str, str]:
         return {**self._passed_on(), **self._image_env, **(self._merge_env(env) or {})}
@@ -89,3 +92,14 @@ class HostEnvironment(SandboxEnvironment):
     @staticmethod
     def _passed_on() -> dict[str, str]:
         return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+
+
+def _refuse_stages(plan: Plan | None) -> None:
+    """Raise TaskError for a plan that needs more than the host's own file system."""
+    if plan is None:
+        return
+    if isinstance(plan.result.base, int):
+        raise TaskError(f"{plan.file}:{plan.result.line}: the host sandbox has no stages to start from")
+    for step in plan.result.steps:
+        if isinstance(step, Copy) and step.stage is not None:
+            raise TaskError(f"{plan.file}:{step.line}: the host sandbox has no stages or images to copy from")

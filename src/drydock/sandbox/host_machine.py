@@ -11,7 +11,6 @@ from pathlib import Path
 
 from drydock.sandbox.host_view import host_view
 from drydock.sandbox.machine import Machine
-from drydock.sandbox.records import write_record
 from drydock.sandbox.spawn import Spawned, spawn
 from drydock.sandbox.transfer_pool import in_transfer_pool
 
@@ -24,6 +23,9 @@ class HostMachine(Machine):
         self._private = tuple(private)
         self._directory = state_dir / self.name
         self.root = -1
+
+    def _directory_on_disk(self) -> Path | None:
+        return self._directory
 
     async def _build(self) -> None:
         await in_transfer_pool(self._make_directories)
@@ -38,7 +40,8 @@ class HostMachine(Machine):
             [os.path.realpath(sys.executable)],
             gate_option="--block-fd",
             filter_program=None,
-            at_gate=lambda pid: write_record(self._state_dir, self.name, pid, self._directory),
+            at_gate=self._record,
+            label=self.name,
         )
 
     def _enter(self, spawned: Spawned) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from drydock.errors import TaskError
-from drydock.sandbox.dockerfile import Copy, MakeDirectory, Plan
+from drydock.sandbox.dockerfile_plan import Copy, MakeDirectory, Plan
 
-PRIVATE = ("app", "logs", "solution", "tests", "tmp")
+PRIVATE = ("app", "logs", "skills", "solution", "tests", "tmp")
 """Top-level directories that every trial has to itself."""
 
 
@@ -24,8 +24,10 @@ def private_directories(plan: Plan | None, workdir: str) -> tuple[str, ...]:
     names: set[str] = set(PRIVATE)
     targets = [(workdir, "the task's workdir")]
     if plan is not None:
-        targets += [(step.path, f"{plan.file}:{step.line}") for step in plan.steps if isinstance(step, MakeDirectory)]
-        targets += [(step.target, f"{plan.file}:{step.line}") for step in plan.steps if isinstance(step, Copy)]
+        for step in plan.result.steps:
+            if isinstance(step, MakeDirectory | Copy):
+                target = step.target if isinstance(step, Copy) else step.path
+                targets.append((target, f"{plan.file}:{step.line}"))
     for target, where in targets:
         parts = Path(target).parts[1:]
         if not parts or parts[0] in names:

@@ -16,6 +16,7 @@ _SYS_OPENAT2 = 437  # the same number on every architecture
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
 
 
 class Mount(IntFlag):

@@ -1,10 +1,10 @@
 """What one sandbox may use. Set by a shell that then becomes process 1, so every command inherits it.
 
 The number of processes is a true bound per sandbox where the kernel keeps `pid_max` per pid namespace (Linux 6.14);
-elsewhere it is RLIMIT_NPROC, which counts per user id of the sandbox. Memory (RLIMIT_DATA: private writable memory,
-so that runtimes which merely reserve address space work), CPU time and file size are bounds per process; what all
-files together may take is bounded by the size of the writable layer (see `overlay`). They stop accidents and simple
-attacks; a sandbox that spreads over many processes can still use much memory and all cores.
+elsewhere it is a control group, or at least RLIMIT_NPROC, which counts per user id of the sandbox. Memory (RLIMIT_DATA:
+private writable memory, so that runtimes which merely reserve address space work), CPU time and file size are bounds
+per process; what all files together may take is bounded by the size of the writable layer (see `overlay`), what all
+processes together may use by `control_groups`, where there are any.
 
 The limits are set inside the user namespace: set before it exists, the one on processes would be shared by all.
 """

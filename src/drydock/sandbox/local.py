@@ -13,18 +13,22 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from harbor.environments.capabilities import EnvironmentResourceCapabilities
 from harbor.models.task.config import NetworkMode, NetworkPolicy
+from harbor.models.trial.config import ResourceMode
 from pydantic import Field
 
 from drydock.errors import TaskError
-from drydock.sandbox.base_images import DEFAULT_BASE_IMAGES, base_directory
-from drydock.sandbox.dockerfile import Plan, Run, read_dockerfile
+from drydock.sandbox.control_groups import GroupLimits, available
+from drydock.sandbox.dockerfile_plan import Run
 from drydock.sandbox.environment import DEFAULT_PATH, SandboxEnvironment, SandboxOptions
+from drydock.sandbox.ids import id_range
+from drydock.sandbox.images import read_definition
 from drydock.sandbox.layer_size import within_size
-from drydock.sandbox.layers import ensure_layers
+from drydock.sandbox.layers import Stack, ensure_layers, release_layers
 from drydock.sandbox.limits import Limits
-from drydock.sandbox.local_machine import LocalMachine, Storage
-from drydock.sandbox.rootfs import ID_BASE, require_rootfs
+from drydock.sandbox.local_machine import SHARED_MEMORY_MB, LocalMachine, Storage
+from drydock.sandbox.rootfs import require_rootfs
 from drydock.sandbox.transfer_pool import in_transfer_pool
 
 _SHOWN_OUTPUT = 2000
@@ -44,8 +48,8 @@ class LocalOptions(SandboxOptions):
     """Give a network to the tasks that ask for one, and to RUN lines of Dockerfiles."""
 
     storage: Literal["memory", "disk"] = "memory"
-    """Where a sandbox's writes go. In memory they are bounded by `max_storage_mb` and need no cleaning up; on disk
-    only the size of one file is bounded."""
+    """Where a sandbox's writes go. In memory they cannot exceed `max_storage_mb` and need no cleaning up; on disk they
+    are measured, and what runs is killed when they have exceeded it."""
 
     max_storage_mb: int = Field(default=1024, ge=16)
     """Most that a sandbox can write; a task's smaller `storage_mb` wins."""
@@ -57,7 +61,11 @@ class LocalOptions(SandboxOptions):
     """Most processes and threads in a sandbox."""
 
     max_memory_mb: int = Field(default=8192, ge=64)
-    """Most private memory of one process; a task's smaller `memory_mb` wins, but not below 4096 in RUN lines."""
+    """Most memory of a sandbox, and private memory of one process; a task's smaller `memory_mb` wins, but not below
+    4096 in RUN lines. Where the driver can make no control groups, it is a bound on each process only."""
+
+    max_cpus: float | None = Field(default=None, gt=0)
+    """Most processors that a sandbox keeps busy; a task's smaller `cpus` wins. None leaves it to the task."""
 
     max_cpu_s: int = Field(default=3600, ge=1)
     """Most CPU time of one process; in RUN lines `build_timeout_sec` times `cpus` of the task, where that is less."""
@@ -69,35 +77,56 @@ class LocalEnvironment(SandboxEnvironment):
     options_type = LocalOptions
     settings: LocalOptions
     _local: LocalMachine | None = None
+    _stack: Stack = ()
 
     @staticmethod
     def type() -> str:
         return "local"
 
+    @classmethod
+    def resource_capabilities(cls) -> EnvironmentResourceCapabilities | None:
+        return EnvironmentResourceCapabilities(
+            fractional_cpus=True, cpu_limit=available("cpu"), memory_limit=available("memory")
+        )
+
     async def start(self, force_build: bool) -> None:
         """Bring the sandbox up. Layers are named by content, so `force_build` finds nothing out of date to rebuild."""
-        base = require_rootfs(self.settings.cache_dir)
-        plan = await in_transfer_pool(self._plan)
-        system = self._base(plan, base)
-        lower = (system,)
-        if plan is not None:
-            lower = await ensure_layers(plan, system, self.settings.cache_dir, self._run_in_layer)
-        self._adopt_plan(plan)
-        machine = self._local = LocalMachine(
-            lower,
-            state_dir=self.settings.state_dir,
-            storage=self._storage(),
-            limits=self._limits(),
-            max_output_bytes=self.settings.max_output_bytes,
+        cache_dir = self.settings.cache_dir
+        require_rootfs(cache_dir)
+        definition = await in_transfer_pool(
+            read_definition,
+            self.environment_dir,
+            self.task_env_config.docker_image,
+            self.settings.base_images,
+            cache_dir,
         )
-        await machine.start()
-        self._machine = machine
+        self._stack = (definition.system,)
+        if definition.layers is not None:
+            self._stack = await ensure_layers(definition.layers, cache_dir, self._run_in_layer)
         try:
+            self._adopt_plan(definition.plan)
+            machine = self._local = LocalMachine(
+                self._stack,
+                state_dir=self.settings.state_dir,
+                storage=self._storage(),
+                limits=self._limits(),
+                group_limits=self._group_limits(),
+                max_output_bytes=self.settings.max_output_bytes,
+            )
+            await machine.start()
+            self._machine = machine
             await self._open_for_work(machine)
             await self._apply_network_policy(self._network_policy)
         except BaseException:
             await self.stop(delete=True)
             raise
+
+    async def stop(self, delete: bool) -> None:
+        try:
+            await super().stop(delete)
+        finally:
+            stack, self._stack = self._stack, ()
+            release_layers(stack, self.settings.cache_dir)
 
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
         if self._local is None:
@@ -109,37 +138,31 @@ class LocalEnvironment(SandboxEnvironment):
         else:
             _warn_without_network()
 
-    def _plan(self) -> Plan | None:
-        file = self.environment_dir / "Dockerfile"
-        return read_dockerfile(file) if file.exists() else None
-
-    def _base(self, plan: Plan | None, built_in: Path) -> Path:
-        image = plan.base_image if plan else self.task_env_config.docker_image or ""
-        where = f"{plan.file}:{plan.from_line}" if plan else f"task of {self.environment_dir}"
-        found = base_directory(image, self.settings.base_images, built_in)
-        if found is None:
-            known = ", ".join([*self.settings.base_images, *DEFAULT_BASE_IMAGES])
-            raise TaskError(
-                f"{where}: there is no root file system for the image {image}; known are {known}. "
-                "Add one with the sandbox option base_images"
-            )
-        if not found.is_dir():
-            raise TaskError(f"{where}: the root file system for {image}, {found}, does not exist")
-        return found
-
     def _storage(self) -> Storage:
         wanted = self.task_env_config.storage_mb or self.settings.max_storage_mb
         size_mb = min(wanted, self.settings.max_storage_mb)
         return Storage(size_mb, on_disk=self.settings.storage == "disk")
 
     def _limits(self) -> Limits:
-        wanted = self._effective_memory_mb or self.settings.max_memory_mb
         return Limits(
             processes=self.settings.max_processes,
-            memory_mb=min(wanted, self.settings.max_memory_mb),
+            memory_mb=self._memory_mb(),
             cpu_s=self.settings.max_cpu_s,
             file_mb=self._storage().size_mb,
         )
+
+    def _group_limits(self) -> GroupLimits:
+        in_memory_mb = SHARED_MEMORY_MB + (self._storage().size_mb if self.settings.storage == "memory" else 0)
+        return GroupLimits(memory_mb=self._memory_mb() + in_memory_mb, cpus=self._cpus())
+
+    def _memory_mb(self) -> int:
+        wanted = self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT)
+        return min(wanted or self.settings.max_memory_mb, self.settings.max_memory_mb)
+
+    def _cpus(self) -> float | None:
+        wanted = self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT)
+        bounds = [bound for bound in (wanted, self.settings.max_cpus) if bound is not None]
+        return min(bounds, default=None)
 
     def _build_limits(self) -> Limits:
         """Bounds of a RUN line; disk is bounded beside it, for all files together."""
@@ -147,24 +170,28 @@ class LocalEnvironment(SandboxEnvironment):
         cpu_s = math.ceil(task.build_timeout_sec * (task.cpus or os.cpu_count() or 1))
         return Limits(
             processes=self.settings.max_processes,
-            memory_mb=min(self.settings.max_memory_mb, max(self._effective_memory_mb or 0, _BUILD_MEMORY_MB)),
+            memory_mb=min(self.settings.max_memory_mb, max(self._memory_mb(), _BUILD_MEMORY_MB)),
             cpu_s=min(self.settings.max_cpu_s, max(1, cpu_s)),
             file_mb=self.settings.max_layer_mb,
         )
 
-    async def _run_in_layer(self, step: Run, below: tuple[Path, ...], directory: Path) -> None:
+    async def _run_in_layer(self, step: Run, below: Stack, directory: Path) -> None:
         """Carry out a RUN line; its writes become `directory`/upper."""
         where = f"{self.environment_dir / 'Dockerfile'}:{step.line}"
+        limits = self._build_limits()
         machine = LocalMachine(
             below,
             state_dir=self.settings.state_dir,
             storage=Storage(self.settings.max_layer_mb, directory=directory),
-            limits=self._build_limits(),
+            limits=limits,
+            group_limits=GroupLimits(memory_mb=(limits.memory_mb or 0) + SHARED_MEMORY_MB, cpus=self._cpus()),
             max_output_bytes=self.settings.max_output_bytes,
+            emptied=step.emptied,
         )
+        online = self.settings.allow_network and not step.offline
         await machine.start()
         try:
-            if self.settings.allow_network:
+            if online:
                 await machine.connect()
             environment = {"PATH": DEFAULT_PATH, **dict(step.env)}
             done = await within_size(
@@ -177,14 +204,14 @@ class LocalEnvironment(SandboxEnvironment):
             await machine.stop()
         if done.return_code != 0:
             output = (done.stdout + done.stderr).decode(errors="replace").strip()[-_SHOWN_OUTPUT:]
-            hint = "" if self.settings.allow_network else " (it ran without network: see the option allow_network)"
+            hint = "" if online else " (it ran without network: see the option allow_network)"
             raise TaskError(f"{where}: RUN ended with status {done.return_code}{hint}:\n{output}")
 
     def _user_of(self, user: str | int | None) -> str:
         return str(user) if user is not None else self._image_user
 
     def _owner(self) -> tuple[int, int] | None:
-        return ID_BASE, ID_BASE
+        return id_range().base, id_range().base
 
 
 @functools.cache

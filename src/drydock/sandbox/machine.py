@@ -16,7 +16,7 @@ from pathlib import Path
 from drydock.deadline import deadline
 from drydock.errors import DeadlineExceeded, SandboxError
 from drydock.sandbox.channel import MAX_ARGUMENT_BYTES, Channel, Completed
-from drydock.sandbox.records import forget
+from drydock.sandbox.records import Claim
 from drydock.sandbox.spawn import Spawned
 from drydock.sandbox.uncancelled import to_its_end
 
@@ -40,6 +40,7 @@ class Machine(ABC):
         self.id_base = id_base
         self._state_dir = state_dir
         self._max_output_bytes = max_output_bytes
+        self._claim: Claim | None = None
         self._spawned: Spawned | None = None
         self._channel: Channel | None = None
 
@@ -83,6 +84,10 @@ class Machine(ABC):
         return await self._require_channel().run(argv, user=user, cwd=cwd, env=env)
 
     @abstractmethod
+    def _directory_on_disk(self) -> Path | None:
+        """The directory below the state directory that the machine's files are in, None where it has none."""
+
+    @abstractmethod
     async def _build(self) -> None:
         """Put the file system together."""
 
@@ -98,13 +103,19 @@ class Machine(ABC):
     async def _dismantle(self) -> None:
         """Take the file system away; every process is dead."""
 
+    def _record(self, pid: int) -> None:
+        """Record process 1, which waits at its gate."""
+        if self._claim is None:
+            raise SandboxError("the sandbox is not recorded")
+        self._claim.update(init_pid=pid)
+
     def _require_channel(self) -> Channel:
         if self._channel is None:
             raise SandboxError("the sandbox is not running")
         return self._channel
 
     async def _start(self) -> None:
-        self._state_dir.mkdir(parents=True, exist_ok=True)
+        self._claim = Claim(self._state_dir, self.name, self._directory_on_disk())
         await self._build()
         await self._boot()
 
@@ -143,7 +154,9 @@ class Machine(ABC):
             await self._halt()
         finally:
             await self._dismantle()
-        forget(self._state_dir, self.name)
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
 
 async def _end_of(process: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,8 @@
 
 The sandbox keeps its own network namespace. slirp4netns attaches to it from outside and translates connections in
 user space, with the host's loopback switched off, so neither the model endpoint nor anything else that listens on
-127.0.0.1 can be reached. It ends with the pipe that the driver holds, so it cannot outlive the driver.
+127.0.0.1 can be reached; nor can link-local addresses (see `routes`). It ends with the pipe that the driver holds, so
+it cannot outlive the driver.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ class Uplink:
             raise SandboxUnavailable("allow_network needs slirp4netns: run `apt-get install slirp4netns`")
         ready_read, ready_write = os.pipe()
         lifeline_read, lifeline = os.pipe()
+        errors = os.memfd_create("errors", os.MFD_CLOEXEC)
         try:
             process = await asyncio.create_subprocess_exec(
                 *("slirp4netns", "--configure", "--mtu=65520", "--disable-host-loopback"),
@@ -40,13 +42,13 @@ class Uplink:
                 *(f"--ready-fd={ready_write}", f"--exit-fd={lifeline_read}", str(pid), "tap0"),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=errors,
                 pass_fds=[ready_write, lifeline_read],
                 env={"PATH": os.environ.get("PATH", os.defpath)},
             )
         except BaseException:
-            os.close(ready_read)
-            os.close(lifeline)
+            for descriptor in (ready_read, lifeline, errors):
+                os.close(descriptor)
             raise
         finally:
             os.close(ready_write)
@@ -55,12 +57,14 @@ class Uplink:
         try:
             await _readable(ready_read)
             if not os.read(ready_read, 1):
-                raise SandboxUnavailable("slirp4netns could not connect a sandbox to the network")
+                complaint = os.pread(errors, 500, 0).decode(errors="replace").strip()
+                raise SandboxUnavailable(f"slirp4netns could not connect a sandbox to the network: {complaint}")
         except BaseException:
             await uplink.detach()
             raise
         finally:
             os.close(ready_read)
+            os.close(errors)
         return uplink
 
     async def detach(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from drydock.errors import SandboxError, SandboxUnavailable
 from drydock.sandbox import kernel
-from drydock.sandbox.rootfs import ID_BASE
+from drydock.sandbox.ids import id_range, in_initial_user_namespace
 
 _COVERED = "/sys"
 """The directory hidden below the mounts, in this namespace: everybody may pass through it, and no launch needs it."""
@@ -54,7 +54,8 @@ def _enter_own_namespace() -> None:
     try:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount("none", "/", None, kernel.Mount.REC | kernel.Mount.PRIVATE)
-        kernel.mount("sandboxes", _COVERED, "tmpfs", kernel.Mount.NODEV | kernel.Mount.NOSUID, "mode=755,size=16m")
+        flags = kernel.Mount.NODEV | kernel.Mount.NOSUID
+        kernel.mount("drydock-sandboxes", _COVERED, "tmpfs", flags, "mode=755,size=16m")
     except OSError as error:
         raise SandboxUnavailable(
             f"the local sandbox needs to mount file systems, which is refused here ({error.strerror}): run as root"
@@ -72,7 +73,7 @@ def mount_overlay(name: str, lower: Sequence[Path], *, size_mb: int, disk: Path 
     try:
         if disk is None:
             options = f"mode=755,size={size_mb}m,nr_inodes={size_mb * _INODES_PER_MB}"
-            kernel.mount("writable", str(directory), "tmpfs", kernel.Mount.NODEV, options)
+            kernel.mount(f"drydock-{name}", str(directory), "tmpfs", kernel.Mount.NODEV, options)
         else:
             (directory / "disk").symlink_to(disk)
         writable = directory if disk is None else directory / "disk"
@@ -80,12 +81,14 @@ def mount_overlay(name: str, lower: Sequence[Path], *, size_mb: int, disk: Path 
         for entry in (root, writable / "upper", writable / "work"):
             entry.mkdir()
         (writable / "upper").chmod(0o755)
-        os.chown(writable / "upper", ID_BASE, ID_BASE)
+        os.chown(writable / "upper", id_range().base, id_range().base)
         below = ":".join(_alias(path) for path in lower)
         options = f"lowerdir={below},upperdir={writable}/upper,workdir={writable}/work,volatile"
+        if not in_initial_user_namespace():
+            options += ",userxattr"
         if len(os.fsencode(options)) > _LONGEST_OPTIONS:
             raise SandboxError(f"{len(lower)} layers are too many for one overlay: join RUN lines of the Dockerfile")
-        kernel.mount("sandbox", str(root), "overlay", kernel.Mount.NODEV, options)
+        kernel.mount(f"drydock-{name}", str(root), "overlay", kernel.Mount.NODEV, options)
         return Overlay(directory, os.open(root, os.O_PATH | os.O_DIRECTORY))
     except BaseException:
         _remove(directory)

@@ -1,7 +1,7 @@
 """The sandbox's own Debian root file system, built once from the distribution's packages.
 
 Nothing of the host is in it: neither files nor users nor configuration, apart from the package sources that the
-machine itself uses for this Debian release. Every inode belongs to the sandbox's id range (`ID_BASE` upwards), so
+machine itself uses for this Debian release. Every inode belongs to the sandbox's id range (see `ids`), so
 "root" inside owns its system and is nobody outside. The directory is named by the hash of its recipe and appears
 by one rename: either it is complete, or it is not there.
 """
@@ -19,24 +19,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drydock.errors import SandboxError, SandboxUnavailable
+from drydock.sandbox.ids import id_range
 from drydock.sandbox.locations import default_cache_dir
-
-ID_BASE = 100_000
-"""Host id of uid and gid 0 inside every sandbox."""
-
-ID_COUNT = 65_536
-"""Number of ids that a sandbox has."""
+from drydock.sandbox.transfer import create_file, make_directory
 
 SUITE = "bookworm"
 PACKAGES = ("ca-certificates", "procps", "python3-minimal")
 UNPACKED_WITHOUT = ("/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/man/*")
 HARBOR_DIRECTORIES = ("logs/agent", "logs/artifacts", "logs/verifier")
-_LAYOUT_VERSION = 1
+_LAYOUT_VERSION = 2
 
 
 def rootfs_path(cache_dir: Path | None = None) -> Path:
     """Where the root file system of this version of Drydock is, whether or not it has been built."""
-    recipe = [SUITE, PACKAGES, UNPACKED_WITHOUT, HARBOR_DIRECTORIES, ID_BASE, _LAYOUT_VERSION]
+    recipe = [SUITE, PACKAGES, UNPACKED_WITHOUT, HARBOR_DIRECTORIES, id_range().base, _LAYOUT_VERSION]
     digest = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:12]
     return (cache_dir or default_cache_dir()) / "rootfs" / f"{SUITE}-{digest}"
 
@@ -72,8 +68,12 @@ def build_rootfs(cache_dir: Path | None = None) -> Path:
             staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.tmp-", dir=path.parent))
             try:
                 _bootstrap(staging)
-                _furnish(staging)
                 _shift_ids(staging)
+                root = os.open(staging, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    furnish(root)
+                finally:
+                    os.close(root)
                 staging.chmod(0o755)
                 staging.rename(path)
             except BaseException:
@@ -139,26 +139,38 @@ def _machine_sources() -> Iterator[list[str]]:
         yield found
 
 
-def _furnish(root: Path) -> None:
-    """Add Harbor's directories and replace what describes the machine that built it."""
+def furnish(root: int) -> None:
+    """Add Harbor's directories to a root directory and replace what describes the machine that built it."""
+    owner = (id_range().base, id_range().base)
     for name in HARBOR_DIRECTORIES:
-        (root / name).mkdir(parents=True, exist_ok=True)
-        (root / name).chmod(0o777)
+        directory = make_directory(root, name, owner)
+        os.fchmod(directory, 0o777)
+        os.close(directory)
+    etc = make_directory(root, "etc", owner)
     for name, text in (
         ("hostname", "sandbox\n"),
         ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
         ("resolv.conf", ""),
     ):
-        (root / "etc" / name).unlink(missing_ok=True)
-        (root / "etc" / name).write_text(text)
+        with os.fdopen(create_file(etc, name), "w") as file:
+            file.write(text)
+            os.fchown(file.fileno(), *owner)
+            os.fchmod(file.fileno(), 0o644)
+    os.close(etc)
 
 
 def _shift_ids(root: Path) -> None:
-    """Give every inode to the sandbox's id range; the mode is set again because chown clears its special bits."""
+    """Give every inode, once, to the sandbox's id range; chown clears special bits of the mode, so it is set again."""
+
+    base = id_range().base
+    done: set[int] = set()
 
     def shift(path: str) -> None:
         entry = os.lstat(path)
-        os.lchown(path, entry.st_uid + ID_BASE, entry.st_gid + ID_BASE)
+        if entry.st_ino in done:
+            return
+        done.add(entry.st_ino)
+        os.lchown(path, entry.st_uid + base, entry.st_gid + base)
         if not os.path.islink(path):  # noqa: PTH114
             os.chmod(path, entry.st_mode & 0o7777)  # noqa: PTH101
 

@@ -57,8 +57,11 @@ def spawn(
     gate_option: str,
     filter_program: bytes | None,
     at_gate: Callable[[int], None],
+    label: str,
 ) -> Spawned:
     """Run `prefix bwrap options -- python... pid1`, calling `at_gate` with the child's host pid before it is let go.
+
+    label: name of the sandbox; `drydock-sandbox=NAME` stands on the command lines of bubblewrap and of process 1.
 
     gate_option: `--userns-block-fd` where the caller writes the id map, else `--block-fd`.
     Blocks for a few milliseconds. Raises SandboxError with bubblewrap's complaint when the child does not appear.
@@ -74,7 +77,7 @@ def spawn(
         inherited.append(_memory_file("filter", filter_program))
         filter_options = ["--seccomp", str(inherited[-1])]
     command = [*prefix, "bwrap", "--info-fd", str(info_write), gate_option, str(gate_read), *filter_options, *options]
-    command += ["--", *python, "-I", "-S", f"/dev/fd/{source}", str(theirs.fileno())]
+    command += ["--", *python, "-I", "-S", f"/dev/fd/{source}", str(theirs.fileno()), f"drydock-sandbox={label}"]
     try:
         process = subprocess.Popen(
             command,

@@ -1,9 +1,11 @@
 """A seccomp filter for untrusted commands: what no task needs and kernel exploits like.
 
 User namespaces, mounting, key rings, BPF, performance counters, io_uring, module loading and the like answer EPERM;
-`clone3` answers ENOSYS so that the C library falls back to `clone`, whose flags can be looked at. The filter is a
-second line: capabilities and the id map already deny most of this. It is written as classic BPF by hand because
-neither libseccomp nor its Python binding can be counted on.
+`clone3` answers ENOSYS so that the C library falls back to `clone`, whose flags can be looked at. Sockets are made for
+local, internet and routing (netlink) addresses only: other families answer EAFNOSUPPORT, above all AF_VSOCK, by which a
+virtual machine's host is reached past every network namespace. The filter is a second line: capabilities and the id map
+already deny most of this. It is written as classic BPF by hand because neither libseccomp nor its Python binding can be
+counted on.
 """
 
 import platform
@@ -14,7 +16,7 @@ _LOAD, _JUMP_EQUAL, _JUMP_SET, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35,
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _KILL = 0x80000000
-_EPERM, _ENOSYS = 1, 38
+_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _NEW_USER_NAMESPACE = 0x10000000
 _X32 = 0x40000000
 
@@ -40,6 +42,11 @@ _DENIED = {
     "keyctl": (250, 219),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
+    "fanotify_init": (300, 262),
+    "kcmp": (312, 272),
+    "lookup_dcookie": (212, 18),
+    "pidfd_getfd": (438, 438),
+    "vhangup": (153, 58),
     "move_mount": (429, 429),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
@@ -61,6 +68,10 @@ _DENIED = {
 _CLONE = (56, 220)
 _UNSHARE = (272, 97)
 _CLONE3 = 435
+_SOCKET = (41, 198)
+_SOCKETPAIR = (53, 199)
+_FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK"""
 
 
 def filter_program() -> bytes | None:
@@ -86,6 +97,11 @@ def filter_program() -> bytes | None:
             (_RETURN, 0, 0, _ERRNO | _EPERM),
             (_RETURN, 0, 0, _ALLOW),
         ]
+    for numbers in (_SOCKET, _SOCKETPAIR):
+        length = len(_FAMILIES)
+        program += [(_JUMP_EQUAL, 0, length + 3, numbers[column]), (_LOAD, 0, 0, 16)]
+        program += [(_JUMP_EQUAL, length - index, 0, family) for index, family in enumerate(_FAMILIES)]
+        program += [(_RETURN, 0, 0, _ERRNO | _EAFNOSUPPORT), (_RETURN, 0, 0, _ALLOW)]
     denied = sorted(numbers[column] for numbers in _DENIED.values())
     for index, number in enumerate(denied):
         program.append((_JUMP_EQUAL, len(denied) - index, 0, number))

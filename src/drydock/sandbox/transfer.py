@@ -17,7 +17,7 @@ from pathlib import Path
 from drydock.errors import SandboxError
 from drydock.sandbox import kernel
 
-_IN_ROOT = kernel.Resolve.IN_ROOT | kernel.Resolve.NO_MAGICLINKS
+IN_ROOT = kernel.Resolve.IN_ROOT | kernel.Resolve.NO_MAGICLINKS
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE = 1 << 20
 _DEEPEST = 200
@@ -44,7 +44,7 @@ class Budget:
 def kind_of(root: int, path: str) -> int | None:
     """The type bits (`stat.S_IFMT`) of what `path` leads to inside the root, None when there is nothing."""
     try:
-        descriptor = kernel.openat2(root, _relative(path), os.O_PATH, 0, _IN_ROOT)
+        descriptor = kernel.openat2(root, relative(path), os.O_PATH, 0, IN_ROOT)
     except OSError:
         return None
     try:
@@ -55,20 +55,24 @@ def kind_of(root: int, path: str) -> int | None:
 
 def make_directory(root: int, path: str, owner: tuple[int, int] | None = None, mode: int = 0o755) -> int:
     """A descriptor of directory `path`, created with its missing parents where it does not exist."""
-    path = _relative(path)
+    path = relative(path)
     flags = os.O_RDONLY | os.O_DIRECTORY
     with contextlib.suppress(FileNotFoundError):
-        return kernel.openat2(root, path, flags, 0, _IN_ROOT)
+        return kernel.openat2(root, path, flags, 0, IN_ROOT)
     above, name = posixpath.split(path.rstrip("/"))
     parent = make_directory(root, above or ".", owner)
+    created = False
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, mode, dir_fd=parent)
+            created = True
             if owner is not None:
                 os.chown(name, *owner, dir_fd=parent, follow_symlinks=False)
-        descriptor = kernel.openat2(root, path, flags, 0, _IN_ROOT)
+        descriptor = kernel.openat2(root, path, flags, 0, IN_ROOT)
     finally:
         os.close(parent)
+    if created:
+        os.fchmod(descriptor, mode)  # mkdir takes away what the driver's umask says
     return descriptor
 
 
@@ -78,7 +82,7 @@ def upload_file(
     """Copy one file of the host to `target`; into it, where that is a directory."""
     if kind_of(root, target) == stat.S_IFDIR:
         target = posixpath.join(target, source.name)
-    above, name = posixpath.split(_relative(target))
+    above, name = posixpath.split(relative(target))
     parent = make_directory(root, above or ".", owner)
     try:
         put(source, parent, name, owner, mode)
@@ -90,7 +94,7 @@ def upload_directory(
     root: int, source: Path, target: str, owner: tuple[int, int] | None = None, mode: int | None = None
 ) -> None:
     """Copy what is in a directory of the host into directory `target`; links are copied as links."""
-    pending = [(source, _relative(target))]
+    pending = [(source, relative(target))]
     while pending:
         directory, inside = pending.pop()
         descriptor = make_directory(root, inside, owner, stat.S_IMODE(directory.stat().st_mode) & 0o777)
@@ -108,32 +112,49 @@ def upload_directory(
 
 def put(source: Path, directory: int, name: str, owner: tuple[int, int] | None, mode: int | None) -> None:
     """Copy a file or link of the host to `name` in an open directory, in place of what is there."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=directory)
     if source.is_symlink():
-        os.symlink(source.readlink(), name, dir_fd=directory)
-        if owner is not None:
-            os.chown(name, *owner, dir_fd=directory, follow_symlinks=False)
+        put_link(str(source.readlink()), directory, name, owner)
         return
     with source.open("rb") as reader:
-        status = os.fstat(reader.fileno())
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(reader.fileno()).st_mode):
             raise SandboxError(f"{source} is no regular file and cannot be copied into a sandbox")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        writer = os.open(name, flags, 0o600, dir_fd=directory)
-        try:
-            while os.sendfile(writer, reader.fileno(), None, _PIECE):
-                pass
-            if owner is not None:
-                os.fchown(writer, *owner)
-            os.fchmod(writer, stat.S_IMODE(status.st_mode) & 0o777 if mode is None else mode)
-        finally:
-            os.close(writer)
+        put_open_file(reader.fileno(), directory, name, owner, mode)
+
+
+def put_open_file(reader: int, directory: int, name: str, owner: tuple[int, int] | None, mode: int | None) -> None:
+    """Copy an open regular file to `name` in an open directory; mode None keeps its permissions."""
+    status = os.fstat(reader)
+    writer = create_file(directory, name)
+    try:
+        while os.sendfile(writer, reader, None, _PIECE):
+            pass
+        if owner is not None:
+            os.fchown(writer, *owner)
+        os.fchmod(writer, stat.S_IMODE(status.st_mode) & 0o777 if mode is None else mode)
+    finally:
+        os.close(writer)
+
+
+def put_link(target: str, directory: int, name: str, owner: tuple[int, int] | None) -> None:
+    """Make `name` in an open directory a symbolic link, in place of what is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+    os.symlink(target, name, dir_fd=directory)
+    if owner is not None:
+        os.chown(name, *owner, dir_fd=directory, follow_symlinks=False)
+
+
+def create_file(directory: int, name: str) -> int:
+    """A descriptor of a new, empty file in place of what is there; it never opens what somebody put there meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(name, flags, 0o600, dir_fd=directory)
 
 
 def download_file(root: int, source: str, target: Path, budget: Budget) -> None:
     """Copy one regular file of the sandbox to `target`; into it, where that is a directory."""
-    descriptor = kernel.openat2(root, _relative(source), _READ, 0, _IN_ROOT)
+    descriptor = kernel.openat2(root, relative(source), _READ, 0, IN_ROOT)
     try:
         if target.is_dir():
             target = target / posixpath.basename(source.rstrip("/"))
@@ -146,10 +167,10 @@ def download_file(root: int, source: str, target: Path, budget: Budget) -> None:
 
 def download_directory(root: int, source: str, target: Path, budget: Budget) -> None:
     """Copy what is in directory `source` of the sandbox into directory `target` of the host."""
-    pending = [(_relative(source), target, 0)]
+    pending = [(relative(source), target, 0)]
     while pending:
         inside, outside, depth = pending.pop()
-        descriptor = kernel.openat2(root, inside, os.O_RDONLY | os.O_DIRECTORY, 0, _IN_ROOT)
+        descriptor = kernel.openat2(root, inside, os.O_RDONLY | os.O_DIRECTORY, 0, IN_ROOT)
         try:
             outside.mkdir(parents=True, exist_ok=True)
             with os.scandir(descriptor) as entries:
@@ -166,7 +187,8 @@ def download_directory(root: int, source: str, target: Path, budget: Budget) -> 
             os.close(descriptor)
 
 
-def _relative(path: str) -> str:
+def relative(path: str) -> str:
+    """`path` as openat2 takes it below a root: without a slash in front and without `..`."""
     return posixpath.normpath("/" + path).lstrip("/") or "."
 
 
@@ -181,7 +203,7 @@ def _clear_way(directory: int, name: str) -> None:
 
 def _take_path(root: int, source: str, target: Path, budget: Budget) -> None:
     try:
-        descriptor = kernel.openat2(root, source, _READ, 0, _IN_ROOT)
+        descriptor = kernel.openat2(root, source, _READ, 0, IN_ROOT)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EACCES):
             return
