@@ -18,11 +18,12 @@ HARBOR_DEFAULT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """Seconds; `agent_s` is None when the task has no limit."""
+    """Seconds; `agent_s` is None when the task has no limit. in_steps: its steps can have limits of their own."""
 
     agent_s: float | None
     verifier_s: float
     build_s: float
+    in_steps: bool = False
 
     def agent_limit_s(self, deadlines: RolloutDeadlines) -> float:
         return min(self.agent_s or deadlines.agent_s, deadlines.agent_s)
@@ -50,4 +51,5 @@ def _limits(file: Path, modified_ns: int) -> TaskLimits:
         agent_s=float(agent_s) if agent_s is not None else None,
         verifier_s=float(config.get("verifier", {}).get("timeout_sec") or HARBOR_DEFAULT_S),
         build_s=float(config.get("environment", {}).get("build_timeout_sec") or HARBOR_DEFAULT_S),
+        in_steps=bool(config.get("steps")),
     )

@@ -1,0 +1,6 @@
+"""Shapes."""
+
+from shapes.area import calc
+from shapes.cache import recalc
+
+__all__ = ["calc", "recalc"]
