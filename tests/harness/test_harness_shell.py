@@ -6,6 +6,7 @@ import pytest
 from builders.bash_environment import BashEnvironment, bash_environment
 
 from drydock.harness.failures import SandboxCommandFailed
+from drydock.harness.sandbox_access import SandboxAccess
 from drydock.harness.shell import SandboxShell
 
 
@@ -18,9 +19,8 @@ async def environment(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
 
 
 def shell(environment: BashEnvironment, *, command_timeout_s: float = 20.0, max_output_chars: int = 1000):
-    return SandboxShell(
-        environment, rollout_id="r1", command_timeout_s=command_timeout_s, max_output_chars=max_output_chars
-    )
+    sandbox = SandboxAccess(environment, timeout_s=command_timeout_s, max_output_chars=max_output_chars)
+    return SandboxShell(sandbox, rollout_id="r1")
 
 
 async def test_the_working_directory_is_kept_and_variables_are_not(environment: BashEnvironment):

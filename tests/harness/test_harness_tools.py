@@ -7,36 +7,48 @@ import pytest
 from builders.bash_environment import bash_environment
 
 from drydock.errors import ConfigError
+from drydock.harness.sandbox_access import SandboxAccess
 from drydock.harness.settings import HarnessSettings
-from drydock.harness.shell import SandboxShell
-from drydock.harness.tool_schemas import TOOL_NAMES, tool_schemas
+from drydock.harness.tool_schemas import DEFAULT_TOOLS, TOOL_NAMES, tool_schemas
 from drydock.harness.tools import build_tools
 from drydock.harness.tools.task_tracker import TrackTasksAction, TrackTasksTool
 
+ALL = [name for name in TOOL_NAMES if name != "persistent_terminal"]
+
+
+def sandbox(directory: Path) -> SandboxAccess:
+    return SandboxAccess(bash_environment(directory), timeout_s=10, max_output_chars=200)
+
+
+def test_the_tools_of_runs_that_name_none_are_these():
+    assert DEFAULT_TOOLS == HarnessSettings().tools == ("terminal", "task_tracker", "finish")
+    assert len(json.dumps(tool_schemas(DEFAULT_TOOLS))) == 950
+
 
 def test_the_schemas_hold_only_what_the_tools_take(tmp_path: Path):
-    shell = SandboxShell(bash_environment(tmp_path), rollout_id="r", command_timeout_s=1, max_output_chars=100)
-    tools = build_tools(TOOL_NAMES, shell)
-    assert [tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()] == tool_schemas(
-        TOOL_NAMES
-    )
-    assert "security_risk" not in json.dumps(tool_schemas(TOOL_NAMES))
-    assert "summary" not in json.dumps(tool_schemas(TOOL_NAMES))
+    tools = build_tools(ALL, sandbox(tmp_path), "r")
+    assert [tool.to_openai_tool(add_security_risk_prediction=True) for tool in tools.values()] == tool_schemas(ALL)
+    assert "security_risk" not in json.dumps(tool_schemas(ALL))
+    assert "summary" not in json.dumps(tool_schemas(ALL))
     for name, tool in tools.items():
         properties = tool.to_openai_tool()["function"]["parameters"]["properties"]
         assert set(properties) == set(tool.action_type.model_fields), name
 
 
 def test_a_schema_is_the_same_object_on_every_call(tmp_path: Path):
-    shell = SandboxShell(bash_environment(tmp_path), rollout_id="r", command_timeout_s=1, max_output_chars=100)
-    first, second = build_tools(["terminal"], shell), build_tools(["terminal"], shell)
+    access = sandbox(tmp_path)
+    first, second = build_tools(["terminal"], access, "r"), build_tools(["terminal"], access, "r")
     assert first["terminal"].to_openai_tool() is second["terminal"].to_openai_tool()
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["terminal", "browser"], "unknown tool 'browser'; the agent can be given: terminal, task_tracker, finish"),
+        (
+            ["terminal", "browser"],
+            "unknown tool 'browser'; the agent can be given: terminal, persistent_terminal, file",
+        ),
+        (["terminal", "persistent_terminal"], "names a tool twice \\(the model sees: terminal, terminal\\)"),
         (["finish", "finish"], "names a tool twice"),
         ([], "the tool list is empty"),
     ],

@@ -12,15 +12,22 @@ from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from pydantic import PrivateAttr
+
+from drydock.harness.budget import Budget
 from drydock.harness.sdk import (
     LLM,
     ActionEvent,
     Agent,
+    Condensation,
+    ConversationExecutionStatus,
     ConversationState,
     Event,
     LLMConvertibleEvent,
     LLMResponseType,
+    LLMSummarizingCondenser,
     LocalConversation,
+    Message,
     ObservationEvent,
     ParallelToolExecutor,
     ToolDefinition,
@@ -62,11 +69,16 @@ async def _observe(event: ActionEvent, tool: ToolDefinition[Any, Any]) -> Observ
 class RolloutAgent(Agent):
     """An agent whose tools are already bound to a sandbox."""
 
+    _budget: Budget = PrivateAttr(default_factory=Budget)
+
     async def astep(
         self, conversation: LocalConversation, on_event: Callable[[Event], None], on_token: Any = None
     ) -> None:
         state = conversation.state
-        messages = LLMConvertibleEvent.events_to_messages(state.view.events)
+        if self._budget.exhausted():
+            state.execution_status = ConversationExecutionStatus.PAUSED
+            return
+        messages = await self._messages(state, on_event)
         async with conversation._released_state_lock_during_io():
             response = await self.llm.agenerate(
                 messages=messages,
@@ -74,6 +86,7 @@ class RolloutAgent(Agent):
                 add_security_risk_prediction=True,
                 call_context=conversation.get_llm_call_context(),
             )
+        self._budget.count(response.raw_response)
         message = response.message
         match kind := classify_response(message):
             case LLMResponseType.TOOL_CALLS:
@@ -82,6 +95,14 @@ class RolloutAgent(Agent):
                 self._handle_content_response(message, response, conversation, state, on_event)
             case _:
                 self._handle_no_content_response(message, response, conversation, state, on_event, response_type=kind)
+
+    async def _messages(self, state: ConversationState, on_event: Callable[[Event], None]) -> list[Message]:
+        """The history to send. Where a condenser is set and due, the policy first sums the older part up."""
+        if self.condenser is not None:
+            condensed = await self.condenser.acondense(state.view, agent_llm=self.llm)
+            if isinstance(condensed, Condensation):
+                on_event(condensed)
+        return LLMConvertibleEvent.events_to_messages(state.view.events)
 
     def get_all_llms(self) -> Generator[LLM]:
         """None: the SDK would gather their prices and latencies."""
@@ -92,12 +113,27 @@ class RolloutAgent(Agent):
         return None
 
 
-def rollout_agent(llm: LLM, system_prompt: str, tools: dict[str, DriverTool[Any, Any]]) -> RolloutAgent:
+def rollout_agent(
+    llm: LLM,
+    system_prompt: str,
+    tools: dict[str, DriverTool[Any, Any]],
+    *,
+    budget: Budget | None = None,
+    condense_after_events: int | None = None,
+) -> RolloutAgent:
     """Make the agent of one rollout."""
-    agent = _template(system_prompt).model_copy(update={"llm": llm})
+    agent = _template(system_prompt).model_copy(
+        update={"llm": llm, "condenser": _condenser(llm, condense_after_events)}
+    )
     agent._tools = dict(tools)
+    agent._budget = budget or Budget()
     agent._initialized = True
     return agent
+
+
+def _condenser(llm: LLM, after_events: int | None) -> LLMSummarizingCondenser | None:
+    """The SDK's condenser, which keeps the first two events (system prompt and task) and the newer half."""
+    return None if after_events is None else LLMSummarizingCondenser(llm=llm, max_size=after_events, keep_first=2)
 
 
 @lru_cache(maxsize=8)

@@ -16,18 +16,21 @@ from importlib.metadata import version
 from typing import Any
 
 from harbor.agents.base import BaseAgent
+from harbor.agents.capabilities import AgentCapabilities
 from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
 from pydantic import ValidationError
 
 from drydock.errors import ConfigError
 from drydock.harness.agent import rollout_agent
+from drydock.harness.budget import Budget
 from drydock.harness.connections import connection_for
 from drydock.harness.conversation import RolloutConversation, events_of
 from drydock.harness.failures import AgentCrashed, PolicyCallFailed, SandboxCommandFailed
 from drydock.harness.llm import policy_llm
 from drydock.harness.prompt import system_prompt
 from drydock.harness.result import End, HarnessResult
+from drydock.harness.sandbox_access import SandboxAccess
 from drydock.harness.sdk import (
     ActionEvent,
     AgentErrorEvent,
@@ -40,7 +43,8 @@ from drydock.harness.sdk import (
 )
 from drydock.harness.settings import HarnessSettings
 from drydock.harness.settle import settle
-from drydock.harness.shell import SandboxShell
+from drydock.harness.skill_upload import skills_of_task, upload_skills
+from drydock.harness.skills import Skill, read_skills
 from drydock.harness.tools import build_tools
 
 SDK_VERSION = version("openhands-sdk")
@@ -57,18 +61,21 @@ _HARBOR_ARGUMENTS |= {"override_setup_timeout_sec"}
 class OpenHandsAgent(BaseAgent):
     """Agent `openhands` of Drydock; keyword arguments are `rollout_id` and those of HarnessSettings."""
 
+    capabilities = AgentCapabilities(skills=True)
+
     def __init__(self, *args: Any, rollout_id: str, **kwargs: Any) -> None:
         theirs = {name: value for name, value in kwargs.items() if name in _HARBOR_ARGUMENTS}
         ours = {name: value for name, value in kwargs.items() if name not in _HARBOR_ARGUMENTS}
         self.settings = _read_settings(ours)
         self.rollout_id = rollout_id
+        self._skills: tuple[Skill, ...] = ()
         super().__init__(*args, **theirs)
 
     @classmethod
     def check_settings(cls, kwargs: dict[str, Any]) -> None:
         """Validate the agent's keyword arguments; raises UserError (ConfigError) that says which one is wrong."""
         settings = _read_settings(kwargs)
-        system_prompt(settings.system_prompt_file, settings.tools)
+        system_prompt(settings.system_prompt_file, settings.tools, read_skills(settings.skills))
 
     @staticmethod
     def name() -> str:
@@ -78,18 +85,27 @@ class OpenHandsAgent(BaseAgent):
         return SDK_VERSION
 
     async def setup(self, environment: BaseEnvironment) -> None:
-        """Nothing to install: the agent is not in the sandbox."""
+        """Put skills into the sandbox. There is nothing to install: the agent is not in the sandbox."""
+        sandbox = self._sandbox(environment)
+        skills = read_skills(self.settings.skills)
+        await upload_skills(skills, environment, sandbox)
+        of_task = await skills_of_task(self.skills_dir, sandbox) if self.skills_dir else ()
+        names = {skill.name for skill in skills}
+        self._skills = (*skills, *(skill for skill in of_task if skill.name not in names))
 
     async def set_web_tools_disabled(self, disabled: bool, environment: BaseEnvironment) -> None:
         """The agent has no web tools; Harbor would log an error about that for every trial."""
 
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
-        conversation = self._conversation(environment)
+        budget = Budget(self.settings.max_sampled_tokens, self.settings.max_seconds)
+        conversation = self._conversation(environment, budget)
         result = HarnessResult(rollout_id=self.rollout_id, end=End.INTERRUPTED)
         try:
             conversation.send_message(instruction)
             await _run_to_rest(conversation)
             result.end = _end_of(conversation)
+            if result.end is End.TURNS_EXHAUSTED:
+                result.limit = budget.reached or "turns"
         except ConversationRunError as error:
             cause = error.original_exception
             if isinstance(cause, LLMContextWindowExceedError):
@@ -100,22 +116,28 @@ class OpenHandsAgent(BaseAgent):
                 raise failure from cause
         finally:
             _count(conversation, result)
+            result.sampled_tokens = budget.sampled_tokens
             context.metadata = {**(context.metadata or {}), **result.to_metadata()}
             conversation.close()
 
-    def _conversation(self, environment: BaseEnvironment) -> RolloutConversation:
+    def _sandbox(self, environment: BaseEnvironment) -> SandboxAccess:
         settings = self.settings
-        shell = SandboxShell(
-            environment,
-            rollout_id=self.rollout_id,
-            command_timeout_s=settings.command_timeout_s,
-            max_output_chars=settings.max_output_chars,
+        return SandboxAccess(
+            environment, timeout_s=settings.command_timeout_s, max_output_chars=settings.max_output_chars
         )
+
+    def _conversation(self, environment: BaseEnvironment, budget: Budget) -> RolloutConversation:
+        settings = self.settings
         llm = policy_llm(
             connection_for(self.rollout_id), transport=settings.transport, call_timeout_s=settings.call_timeout_s
         )
-        prompt = system_prompt(settings.system_prompt_file, settings.tools)
-        agent = rollout_agent(llm, prompt, build_tools(settings.tools, shell))
+        agent = rollout_agent(
+            llm,
+            system_prompt(settings.system_prompt_file, settings.tools, self._skills),
+            build_tools(settings.tools, self._sandbox(environment), self.rollout_id),
+            budget=budget,
+            condense_after_events=settings.condense_after_events,
+        )
         return RolloutConversation(agent, rollout_id=self.rollout_id, max_turns=settings.max_turns)
 
 

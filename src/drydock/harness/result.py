@@ -5,15 +5,18 @@ it. Token data is deliberately absent: the chat proxy records it, and Harbor wou
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 METADATA_KEY = "drydock"
 
+Limit = Literal["turns", "tokens", "seconds"]
+"""Which limit of the agent ended a rollout."""
+
 
 class End(StrEnum):
-    """Why the agent stopped."""
+    """Why the agent stopped; `turns_exhausted` is any of its limits (see `HarnessResult.limit`)."""
 
     FINISH_TOOL = "finish_tool"
     FINAL_TEXT = "final_text"
@@ -28,6 +31,7 @@ class HarnessResult(BaseModel):
 
     turns: sampled assistant turns, the last one included.
     tool_calls: calls that were executed; calls the harness refused (unknown tool, bad arguments) are `refused_calls`.
+    limit: for `TURNS_EXHAUSTED`, which limit it was. sampled_tokens: over all turns, as the endpoint reported them.
     error: for `FAILED`, the failure in one line.
     """
 
@@ -38,6 +42,8 @@ class HarnessResult(BaseModel):
     turns: int = 0
     tool_calls: int = 0
     refused_calls: int = 0
+    sampled_tokens: int = 0
+    limit: Limit | None = None
     error: str | None = None
 
     @property

@@ -8,15 +8,12 @@ package imports the SDK's names from here.
 `OH_PERSISTENCE_DIR` becomes an empty directory that is removed when the process ends; `HOME` is left alone.
 """
 
-import atexit
 import logging
 import os
-import shutil
-import tempfile
-from pathlib import Path
 
-PERSISTENCE_DIR = Path(tempfile.mkdtemp(prefix="drydock-openhands-"))
-atexit.register(shutil.rmtree, PERSISTENCE_DIR, ignore_errors=True)
+from drydock.own_directory import own_directory
+
+PERSISTENCE_DIR = own_directory("openhands")
 
 os.environ["OH_PERSISTENCE_DIR"] = str(PERSISTENCE_DIR)
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -29,6 +26,7 @@ from litellm.types.utils import ModelResponse  # noqa: E402
 from openhands.sdk import LLM, Agent  # noqa: E402
 from openhands.sdk.agent.parallel_executor import ParallelToolExecutor  # noqa: E402
 from openhands.sdk.agent.response_dispatch import LLMResponseType, classify_response  # noqa: E402
+from openhands.sdk.context.condenser import LLMSummarizingCondenser  # noqa: E402
 from openhands.sdk.context.prompts.prompt import render_template  # noqa: E402
 from openhands.sdk.conversation.exceptions import ConversationRunError  # noqa: E402
 from openhands.sdk.conversation.impl.local_conversation import LocalConversation  # noqa: E402
@@ -36,6 +34,7 @@ from openhands.sdk.conversation.state import ConversationExecutionStatus, Conver
 from openhands.sdk.event import (  # noqa: E402
     ActionEvent,
     AgentErrorEvent,
+    Condensation,
     Event,
     LLMConvertibleEvent,
     MessageEvent,
@@ -68,6 +67,7 @@ __all__ = [
     "ActionEvent",
     "Agent",
     "AgentErrorEvent",
+    "Condensation",
     "ConversationExecutionStatus",
     "ConversationRunError",
     "ConversationState",
@@ -78,6 +78,7 @@ __all__ = [
     "LLMError",
     "LLMResponse",
     "LLMResponseType",
+    "LLMSummarizingCondenser",
     "LocalConversation",
     "Message",
     "MessageEvent",

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from drydock.harness.tool_schemas import TOOL_NAMES, check_tool_names
+from drydock.harness.tool_schemas import DEFAULT_TOOLS, check_tool_names
 
 AGENT_CLASS = "drydock.harness.openhands:OpenHandsAgent"
 """The agent that these settings are for, as Harbor imports it."""
@@ -16,14 +16,28 @@ class HarnessSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tools: tuple[str, ...] = TOOL_NAMES
-    """Tools offered to the model, in this order: terminal, task_tracker, finish."""
+    tools: tuple[str, ...] = DEFAULT_TOOLS
+    """Tools offered to the model, in this order: terminal or persistent_terminal, file_editor, think, task_tracker,
+    finish, or `module:Class` for one of your own."""
 
     system_prompt_file: Path | None = None
     """File with the system prompt; a name ending in .j2 is rendered by Jinja with `tools`. Default: a short one."""
 
+    skills: tuple[Path, ...] = ()
+    """SKILL.md files, or folders with one, that are listed in the prompt and put into the sandbox."""
+
     max_turns: int = Field(default=30, ge=1)
     """Assistant turns a rollout may take."""
+
+    max_sampled_tokens: int | None = Field(default=None, ge=1)
+    """Tokens a rollout may sample in all its turns; looked at before each turn. Default: no limit."""
+
+    max_seconds: float | None = Field(default=None, gt=0)
+    """Seconds after which no further turn is begun. Default: no limit but the rollout's deadline, which cuts it off."""
+
+    condense_after_events: int | None = Field(default=None, ge=10)
+    """Events of the conversation (messages, calls, results) after which the policy is asked to sum the older half up.
+    Default: never."""
 
     command_timeout_s: float = Field(default=120.0, gt=0)
     """Longest a single command may run in the sandbox, in seconds."""

@@ -9,8 +9,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
+from pydantic import PrivateAttr
+
+from drydock.harness.custom_tool import ToolRefused
 from drydock.harness.sdk import Action, Observation, ToolDefinition, ToolExecutor
-from drydock.harness.tool_schemas import SCHEMAS
+from drydock.harness.tool_schemas import schema_of
 
 
 class DriverExecutor[ActionT: Action, ObservationT: Observation](ToolExecutor[ActionT, ObservationT]):
@@ -24,18 +27,52 @@ class DriverExecutor[ActionT: Action, ObservationT: Observation](ToolExecutor[Ac
         raise NotImplementedError(f"{type(self).__name__} runs on the event loop only")
 
 
+class TextObservation(Observation):
+    """What a tool says to the model."""
+
+
+class TextExecutor[ActionT: Action](DriverExecutor[ActionT, TextObservation]):
+    """An executor whose answer is a text; a ToolRefused becomes an answer that counts as an error."""
+
+    @abstractmethod
+    async def answer(self, action: ActionT) -> str:
+        """Carry out `action`; raises ToolRefused."""
+
+    async def run(self, action: ActionT) -> TextObservation:
+        try:
+            return TextObservation.from_text(await self.answer(action))
+        except ToolRefused as refusal:
+            return TextObservation.from_text(str(refusal) or "the call was refused", is_error=True)
+
+
 class DriverTool[ActionT: Action, ObservationT: Observation](ToolDefinition[ActionT, ObservationT]):
-    """A tool whose schema is the entry of its name in `tool_schemas.SCHEMAS`."""
+    """A tool whose schema is the one in `tool_schemas` under the key that it was chosen by."""
+
+    _schema: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def create(cls, *args: Any, **kwargs: Any) -> Sequence[Self]:
         raise NotImplementedError("use drydock.harness.tools.build_tools, which binds a tool to its sandbox")
 
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        action_type: type[ActionT],
+        observation_type: type[ObservationT],
+        executor: DriverExecutor[ActionT, ObservationT],
+    ) -> Self:
+        """The tool that is chosen by `key`."""
+        schema = schema_of(key)
+        tool = cls(
+            description=schema["function"]["description"],
+            action_type=action_type,
+            observation_type=observation_type,
+            executor=executor,
+        )
+        tool._schema = schema
+        return tool
+
     def to_openai_tool(self, add_security_risk_prediction: bool = False, action_type: Any = None) -> Any:
         """The same object every time; callers do not change it."""
-        return SCHEMAS[self.name]
-
-
-def description_of(name: str) -> str:
-    """The description in the schema of tool `name`."""
-    return SCHEMAS[name]["function"]["description"]
+        return self._schema

@@ -5,31 +5,22 @@ The SDK ends a conversation at a call of a tool with exactly this name and drops
 
 from typing import ClassVar
 
-from drydock.harness.sdk import Action, Observation
-from drydock.harness.tools.base import DriverExecutor, DriverTool, description_of
+from drydock.harness.sdk import Action
+from drydock.harness.tools.base import DriverTool, TextExecutor, TextObservation
 
 
 class SubmitAction(Action):
     message: str = ""
 
 
-class SubmitObservation(Observation):
-    pass
+class SubmitExecutor(TextExecutor[SubmitAction]):
+    async def answer(self, action: SubmitAction) -> str:
+        return action.message
 
 
-class SubmitExecutor(DriverExecutor[SubmitAction, SubmitObservation]):
-    async def run(self, action: SubmitAction) -> SubmitObservation:
-        return SubmitObservation.from_text(action.message)
-
-
-class SubmitTool(DriverTool[SubmitAction, SubmitObservation]):
+class SubmitTool(DriverTool[SubmitAction, TextObservation]):
     name: ClassVar[str] = "finish"
 
     @classmethod
     def fresh(cls) -> "SubmitTool":
-        return cls(
-            description=description_of(cls.name),
-            action_type=SubmitAction,
-            observation_type=SubmitObservation,
-            executor=SubmitExecutor(),
-        )
+        return cls.of(cls.name, SubmitAction, TextObservation, SubmitExecutor())

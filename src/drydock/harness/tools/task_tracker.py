@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from drydock.harness.sdk import Action, Observation
-from drydock.harness.tools.base import DriverExecutor, DriverTool, description_of
+from drydock.harness.sdk import Action
+from drydock.harness.tools.base import DriverTool, TextExecutor, TextObservation
 
 MARKS = {"todo": " ", "in_progress": ">", "done": "x"}
 
@@ -23,31 +23,22 @@ class TrackTasksAction(Action):
     task_list: list[TrackedTask] = Field(default_factory=list)
 
 
-class TrackTasksObservation(Observation):
-    pass
-
-
-class TrackTasksExecutor(DriverExecutor[TrackTasksAction, TrackTasksObservation]):
+class TrackTasksExecutor(TextExecutor[TrackTasksAction]):
     def __init__(self) -> None:
         self._tasks: list[TrackedTask] = []
 
-    async def run(self, action: TrackTasksAction) -> TrackTasksObservation:
+    async def answer(self, action: TrackTasksAction) -> str:
         if action.command == "plan":
             self._tasks = list(action.task_list)
-        return TrackTasksObservation.from_text(render_tasks(self._tasks))
+        return render_tasks(self._tasks)
 
 
-class TrackTasksTool(DriverTool[TrackTasksAction, TrackTasksObservation]):
+class TrackTasksTool(DriverTool[TrackTasksAction, TextObservation]):
     name: ClassVar[str] = "task_tracker"
 
     @classmethod
     def fresh(cls) -> "TrackTasksTool":
-        return cls(
-            description=description_of(cls.name),
-            action_type=TrackTasksAction,
-            observation_type=TrackTasksObservation,
-            executor=TrackTasksExecutor(),
-        )
+        return cls.of(cls.name, TrackTasksAction, TextObservation, TrackTasksExecutor())
 
 
 def render_tasks(tasks: list[TrackedTask]) -> str:

@@ -1,10 +1,10 @@
-"""The `terminal` tool: one shell command in the sandbox per call."""
+"""The `terminal` tool: one shell command in the sandbox per call, in fresh shells or in a persistent one."""
 
 from typing import ClassVar
 
 from drydock.harness.sdk import Action, Observation
-from drydock.harness.shell import SandboxShell
-from drydock.harness.tools.base import DriverExecutor, DriverTool, description_of
+from drydock.harness.shell import Shell
+from drydock.harness.tools.base import DriverExecutor, DriverTool
 
 
 class SandboxCommandAction(Action):
@@ -16,7 +16,7 @@ class SandboxCommandObservation(Observation):
 
 
 class TerminalExecutor(DriverExecutor[SandboxCommandAction, SandboxCommandObservation]):
-    def __init__(self, shell: SandboxShell) -> None:
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
 
     async def run(self, action: SandboxCommandAction) -> SandboxCommandObservation:
@@ -28,10 +28,5 @@ class SandboxTerminalTool(DriverTool[SandboxCommandAction, SandboxCommandObserva
     name: ClassVar[str] = "terminal"
 
     @classmethod
-    def bound_to(cls, shell: SandboxShell) -> "SandboxTerminalTool":
-        return cls(
-            description=description_of(cls.name),
-            action_type=SandboxCommandAction,
-            observation_type=SandboxCommandObservation,
-            executor=TerminalExecutor(shell),
-        )
+    def bound_to(cls, shell: Shell, key: str = "terminal") -> "SandboxTerminalTool":
+        return cls.of(key, SandboxCommandAction, SandboxCommandObservation, TerminalExecutor(shell))
