@@ -40,13 +40,13 @@ def serve(template: ChatTemplate) -> Serve:
 
     @asynccontextmanager
     async def start(
-        policy: Any = SOLVE_HELLO, *, context_tokens: int = 8000, **settings: Any
+        policy: Any = SOLVE_HELLO, *, context_tokens: int = 8000, max_new_tokens: int = 500, **settings: Any
     ) -> AsyncIterator[ChatProxy]:
         if isinstance(policy, Sequence):
             sampler = by_turn(template, policy)
         else:
             sampler = policy if hasattr(policy, "sample") else ScriptedSampler(template, policy)
-        limits = ProxySettings(context_tokens=context_tokens, max_new_tokens=500, **settings)
+        limits = ProxySettings(context_tokens=context_tokens, max_new_tokens=max_new_tokens, **settings)
         async with ChatProxy(template, HermesParser(), sampler, limits) as proxy:
             yield proxy
 

@@ -4,8 +4,10 @@ import math
 
 import pytest
 
+from drydock.errors import Blame
 from drydock.harness.result import End, HarnessResult
 from drydock.rollout.outcome import BLAME, Failure, Outcome, Phase, classify
+from drydock.rollout.reward import RewardRule
 
 
 def decide(
@@ -15,6 +17,7 @@ def decide(
     sampler_error: str | None = None,
     unsubmitted: str = "mask",
     context_full: bool = False,
+    turns: int = 1,
 ):
     return classify(
         failure=failure,
@@ -22,8 +25,9 @@ def decide(
         rewards=rewards,
         sampler_error=sampler_error,
         context_full=context_full,
-        reward_key="reward",
+        rule=RewardRule(),
         unsubmitted=unsubmitted,  # pyright: ignore[reportArgumentType]
+        turns=turns,
     )
 
 
@@ -89,3 +93,29 @@ def test_only_breakage_counts_as_failure():
     fine = {Outcome.GRADED, Outcome.TURNS_EXHAUSTED, Outcome.CONTEXT_FULL}
     assert {outcome for outcome in Outcome if not outcome.is_failure} == fine
     assert set(BLAME) == set(Outcome)
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "outcome", "blame"),
+    [
+        (Phase.SANDBOX, "TaskError", Outcome.SANDBOX_ERROR, Blame.TASK),
+        (Phase.SANDBOX, "HealthcheckError", Outcome.SANDBOX_ERROR, Blame.TASK),
+        (Phase.SANDBOX, "SandboxBuildFailedError", Outcome.SANDBOX_ERROR, Blame.TASK),
+        (Phase.SANDBOX, "SandboxUnavailable", Outcome.SANDBOX_ERROR, Blame.USER),
+        (Phase.STEP_SETUP, "StepSetupFailed", Outcome.SANDBOX_ERROR, Blame.TASK),
+        (Phase.STEP_SETUP, "HealthcheckError", Outcome.SANDBOX_ERROR, Blame.TASK),
+        (Phase.STEP_SETUP, "OSError", Outcome.SANDBOX_ERROR, Blame.INFRASTRUCTURE),
+        (Phase.AGENT_SETUP, "ConfigError", Outcome.HARNESS_ERROR, Blame.USER),
+        (Phase.VERIFIER, "SandboxError", Outcome.SANDBOX_ERROR, Blame.INFRASTRUCTURE),
+        (Phase.VERIFIER, "TaskError", Outcome.VERIFIER_ERROR, Blame.TASK),
+    ],
+)
+def test_who_has_to_act_depends_on_what_was_raised_and_where(phase, name, outcome, blame):
+    verdict = decide(Failure(phase, name, "why"))
+    assert (verdict.outcome, verdict.blame) == (outcome, blame)
+
+
+@pytest.mark.parametrize(("turns", "blame"), [(0, Blame.INFRASTRUCTURE), (1, Blame.MODEL)])
+def test_a_policy_that_never_answered_is_not_blamed_for_the_time(turns, blame):
+    verdict = decide(Failure(Phase.AGENT, "AgentTimeoutError", "late"), turns=turns)
+    assert (verdict.outcome, verdict.blame) == (Outcome.AGENT_TIMEOUT, blame)

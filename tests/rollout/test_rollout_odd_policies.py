@@ -30,6 +30,8 @@ ODD = {
 }
 
 TEXT_ENDS_IT = {"broken JSON"}
+REPAIRED = {"arguments of the wrong type", "a call that is not a shell's"}
+"""The SDK puts another call in its place (a text for the list, a shell's grep), which the policy has to see."""
 
 
 @pytest.mark.parametrize("transport", ["direct", "litellm"])
@@ -48,7 +50,7 @@ async def test_an_odd_turn_is_survived_and_recorded_exactly(tmp_path, serve, set
     expected = 0.0 if oddity in TEXT_ENDS_IT else 1.0
     assert (trajectory.outcome, trajectory.reward, trajectory.error) == (Outcome.GRADED, expected, None)
     assert audit(trajectory.record).clean
-    assert trajectory.record.branch_reasons == {}
+    assert trajectory.record.branch_reasons == ({"call_repaired": 1} if oddity in REPAIRED else {})
     trained = sum(sum(sample.loss_mask) for sample in trajectory.record.samples)
     assert trained == sum(len(turn.sampled_ids) for turn in trajectory.record.turns)
 

@@ -11,6 +11,7 @@ from builders.tasks import write_task
 from drydock.errors import Blame
 from drydock.proxy.audit import audit
 from drydock.rollout import Outcome, Trajectory, run_rollout
+from drydock.rollout.reward import RewardRule
 
 BASH = "builders.bash_environment:BashEnvironment"
 
@@ -130,7 +131,7 @@ async def test_a_verifier_that_leaves_no_valid_reward(tmp_path, serve, settings,
 
 async def test_the_reward_key_is_a_setting(tmp_path, serve, settings, spec_for):
     test = 'echo \'{"reward": 0, "tests_passed": 0.75}\' > /logs/verifier/reward.json'
-    settings = settings.model_copy(update={"reward_key": "tests_passed"})
+    settings = settings.model_copy(update={"reward": RewardRule(key="tests_passed")})
     async with serve() as proxy:
         trajectory = await run_rollout(spec_for(write_task(tmp_path / "hello", test=test)), settings, proxy)
     assert (trajectory.outcome, trajectory.reward) == (Outcome.GRADED, 0.75)

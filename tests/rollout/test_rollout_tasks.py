@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from builders.policy import tool_call
 from builders.tasks import write_task
 
 from drydock.errors import TaskError
@@ -85,6 +86,70 @@ async def test_a_task_in_steps_runs_the_agent_in_each(tmp_path, serve, settings,
     async with serve() as proxy:
         trajectory = await run_rollout(spec_for(task), settings, proxy)
     assert (trajectory.outcome, trajectory.reward, trajectory.turns) == (Outcome.GRADED, 0.5, 8)
+
+
+def in_steps(task: Path, *tables: str) -> Path:
+    """Make `task` one in steps named one, two, …, each with what `tables` says of it."""
+    toml = task / "task.toml"
+    for name, table in zip(("one", "two"), tables, strict=False):
+        step = task / "steps" / name
+        (step / "tests").mkdir(parents=True)
+        (step / "instruction.md").write_text(f"Write hello, part {name}.\n")
+        (step / "tests" / "test.sh").write_text("#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n")
+        toml.write_text(f'{toml.read_text()}\n[[steps]]\nname = "{name}"\n{table}\n')
+    return task
+
+
+@pytest.mark.parametrize(
+    ("task_s", "table", "run_s", "limit"),
+    [
+        (60.0, "[steps.agent]\ntimeout_sec = 1.0", 30.0, 1.0),
+        (1.0, "", 30.0, 1.0),
+        (None, "", 1.0, 1.0),
+        (None, "[steps.agent]\ntimeout_sec = 60.0", 1.0, 1.0),
+    ],
+)
+async def test_the_shortest_of_step_task_and_run_limits_the_agent_in_a_step(
+    tmp_path, serve, settings, spec_for, task_s, table, run_s, limit
+):
+    task = in_steps(write_task(tmp_path / "steps", agent_timeout_s=task_s), table)
+    limits = RolloutDeadlines(**{**settings.deadlines.model_dump(), "agent_s": run_s})
+    async with serve([tool_call("terminal", command="sleep 600")]) as proxy:
+        trajectory = await run_rollout(spec_for(task), settings.model_copy(update={"deadlines": limits}), proxy)
+    assert trajectory.outcome is Outcome.AGENT_TIMEOUT
+    assert limit <= trajectory.timings["agent_s"] < limit + 3
+
+
+async def test_a_task_in_steps_has_the_time_of_all_its_steps(tmp_path, serve, settings, spec_for):
+    limits = RolloutDeadlines(sandbox_start_s=1, agent_setup_s=0.1, agent_s=2, verifier_s=1, cleanup_s=0.1)
+    assert (limits.overall_for(1), limits.overall_for(2)) == pytest.approx((4.2, 7.2))
+    replies = [tool_call("terminal", command="sleep 1.5"), tool_call("finish")]
+    task = in_steps(write_task(tmp_path / "steps"), "", "")
+    async with serve(replies) as proxy:
+        trajectory = await run_rollout(spec_for(task), settings.model_copy(update={"deadlines": limits}), proxy)
+    assert (trajectory.outcome, trajectory.reward) == (Outcome.GRADED, 1.0)
+    assert trajectory.timings["agent_s"] > 3
+
+
+@pytest.mark.parametrize(
+    ("replies", "limits", "outcome", "turns"),
+    [
+        ([tool_call("terminal", command="true")], {}, Outcome.TURNS_EXHAUSTED, 8),
+        ([tool_call("terminal", command="sleep 600")], {"agent_s": 1.0}, Outcome.AGENT_TIMEOUT, 1),
+    ],
+)
+async def test_a_step_without_a_reward_is_the_last_and_says_why(
+    tmp_path, serve, settings, spec_for, replies, limits, outcome, turns
+):
+    task = in_steps(write_task(tmp_path / "steps"), "", "")
+    deadlines = RolloutDeadlines(**{**settings.deadlines.model_dump(), **limits})
+
+    def reply(_ids: list[int], text: str) -> str:
+        return replies[0] if "part one" in text else tool_call("finish")
+
+    async with serve(reply) as proxy:
+        trajectory = await run_rollout(spec_for(task), settings.model_copy(update={"deadlines": deadlines}), proxy)
+    assert (trajectory.outcome, trajectory.reward, trajectory.turns) == (outcome, None, turns)
 
 
 async def test_a_task_behind_a_symbolic_link_runs(tmp_path, serve, settings, spec_for):

@@ -3,6 +3,8 @@
 from drydock.rollout.outcome import Outcome, Verdict, classify
 from drydock.rollout.pool import RolloutPool, size_default_executor
 from drydock.rollout.preflight import PreflightReport, preflight_task
+from drydock.rollout.replacement import Replacements
+from drydock.rollout.reward import RewardRule
 from drydock.rollout.run import run_rollout
 from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.spec import RolloutSpec
@@ -12,6 +14,8 @@ from drydock.rollout.trial_config import load_classes
 __all__ = [
     "Outcome",
     "PreflightReport",
+    "Replacements",
+    "RewardRule",
     "RolloutDeadlines",
     "RolloutPool",
     "RolloutSettings",

@@ -3,20 +3,23 @@
 Harbor has a table that says by the *name* of an exception class whether a reward counts, and counts the reward of
 every name it does not know. For training that is poison: a crashed endpoint would become reward 0. So Harbor's verdict
 is ignored; what counts is in which phase of the trial something failed, what the agent reported about its own end, what
-the chat proxy recorded, and whether the verifier left a finite number under the reward key.
+the chat proxy recorded, and whether the verifier left a reward that the run's rule accepts.
 
 A reward is only ever trained with the outcome `graded`, or with `turns_exhausted` and `context_full` when the run's
 setting says so; with every other outcome there is no reward at all, not reward 0.
+
+The outcome says what broke; the blame says who has to act. They differ where one thing breaks for several reasons: a
+sandbox that does not start may be the machine's fault or the task's, whose Dockerfile fails.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from drydock.errors import Blame, TaskError, VerifierError
+from drydock.errors import Blame, ConfigError, SandboxUnavailable, TaskError, TemplateError, UserError, VerifierError
 from drydock.harness.result import End, HarnessResult
+from drydock.rollout.reward import RewardRule, read_reward
 
 
 class Phase(StrEnum):
@@ -25,6 +28,7 @@ class Phase(StrEnum):
     PREPARATION = "preparation"
     SANDBOX = "sandbox"
     AGENT_SETUP = "agent_setup"
+    STEP_SETUP = "step_setup"
     AGENT = "agent"
     VERIFIER = "verifier"
     CLEANUP = "cleanup"
@@ -61,8 +65,26 @@ BLAME: dict[Outcome, Blame | None] = {
     Outcome.CANCELLED: Blame.USER,
 }
 
-_TASK_ERRORS = frozenset({TaskError.__name__, VerifierError.__name__})
-"""Failures that are the task's in whatever phase: a Dockerfile that fails, a variable that it may not read."""
+_BLAMED_BY_NAME: dict[str, Blame] = {
+    **{error.__name__: Blame.TASK for error in (TaskError, VerifierError)},
+    **{error.__name__: Blame.USER for error in (UserError, ConfigError, SandboxUnavailable, TemplateError)},
+    "HealthcheckError": Blame.TASK,
+    "SandboxBuildFailedError": Blame.TASK,
+    "StepSetupFailed": Blame.TASK,
+}
+"""Failures whose blame is the same in whatever phase; the last three are Harbor's and `trial_phases`'."""
+
+_SANDBOX_FAILURES = frozenset(
+    {
+        "SandboxError",
+        "SandboxCommandFailed",
+        "AddTestsDirError",
+        "DownloadVerifierDirError",
+        "EnvironmentStartTimeoutError",
+        "SandboxLikelyOutOfMemoryError",
+    }
+)
+"""Failures of the sandbox in whatever phase it is used."""
 
 Unsubmitted = Literal["mask", "grade"]
 
@@ -81,17 +103,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome with its reward (None when masked) and, when something broke, why and whose fault it is."""
+    """An outcome with its reward (None when masked) and, when something broke, why and who has to act."""
 
     outcome: Outcome
     reward: float | None = None
     error: str | None = None
-    task_at_fault: bool = False
-
-    @property
-    def blame(self) -> Blame | None:
-        """Who has to act: the outcome says so, unless the error was raised as the task's."""
-        return Blame.TASK if self.task_at_fault else BLAME[self.outcome]
+    blame: Blame | None = None
 
 
 def classify(
@@ -101,31 +118,41 @@ def classify(
     rewards: Mapping[str, float] | None,
     sampler_error: str | None,
     context_full: bool,
-    reward_key: str,
+    rule: RewardRule,
     unsubmitted: Unsubmitted,
+    turns: int = 1,
 ) -> Verdict:
     """Decide a rollout's outcome.
 
     failure: the first exception of the trial. harness: the agent's report (None for agents that make none, which then
-    count as having submitted). rewards: what the verifier left. sampler_error, context_full: from the proxy's record.
+    count as having submitted). rewards: what the verifier left. sampler_error, context_full, turns: from the proxy's
+    record; turns is how many were sampled.
     """
     if failure is not None and failure.phase is not Phase.CLEANUP:
         outcome = outcome_of_failure(failure, sampler_error)
-        return Verdict(outcome, error=str(failure), task_at_fault=failure.name in _TASK_ERRORS)
+        return Verdict(outcome, error=str(failure), blame=blame_of_failure(failure, outcome, turns))
     end = harness.end if harness is not None else End.FINISH_TOOL
     if end in (End.TURNS_EXHAUSTED, End.CONTEXT_FULL) or (harness is None and context_full):
         outcome = Outcome.TURNS_EXHAUSTED if end is End.TURNS_EXHAUSTED else Outcome.CONTEXT_FULL
         if unsubmitted == "mask":
-            return Verdict(outcome)
+            return Verdict(outcome, blame=BLAME[outcome])
     elif end in (End.FAILED, End.INTERRUPTED):
         outcome = Outcome.SAMPLER_ERROR if sampler_error else Outcome.HARNESS_ERROR
-        return Verdict(outcome, error=harness.error if harness else None)
+        return Verdict(outcome, error=harness.error if harness else None, blame=BLAME[outcome])
     else:
         outcome = Outcome.GRADED
-    reward, problem = read_reward(rewards, reward_key)
+    reward, problem = read_reward(rewards, rule)
     if problem is not None:
-        return Verdict(Outcome.VERIFIER_ERROR, error=f"{problem} ({failure})" if failure else problem)
-    return Verdict(outcome, reward=reward)
+        error = f"{problem} ({failure})" if failure else problem
+        return Verdict(Outcome.VERIFIER_ERROR, error=error, blame=BLAME[Outcome.VERIFIER_ERROR])
+    return Verdict(outcome, reward=reward, blame=BLAME[outcome])
+
+
+def blame_of_failure(failure: Failure, outcome: Outcome, turns: int = 1) -> Blame | None:
+    """Who has to act. An agent that ran out of time before the policy had answered once waited for the service."""
+    if outcome is Outcome.AGENT_TIMEOUT and turns == 0:
+        return Blame.INFRASTRUCTURE
+    return _BLAMED_BY_NAME.get(failure.name, BLAME[outcome])
 
 
 def outcome_of_failure(failure: Failure, sampler_error: str | None = None) -> Outcome:
@@ -135,14 +162,14 @@ def outcome_of_failure(failure: Failure, sampler_error: str | None = None) -> Ou
             return Outcome.CANCELLED
         case "PolicyCallFailed":
             return Outcome.SAMPLER_ERROR
-        case "SandboxCommandFailed" | "AddTestsDirError" | "DownloadVerifierDirError" | "EnvironmentStartTimeoutError":
-            return Outcome.SANDBOX_ERROR
         case "AgentTimeoutError":
             return Outcome.AGENT_TIMEOUT
+        case name if name in _SANDBOX_FAILURES:
+            return Outcome.SANDBOX_ERROR
     match failure.phase:
         case Phase.PREPARATION | Phase.AGENT_SETUP:
             return Outcome.HARNESS_ERROR
-        case Phase.SANDBOX:
+        case Phase.SANDBOX | Phase.STEP_SETUP:
             return Outcome.SANDBOX_ERROR
         case Phase.VERIFIER:
             return Outcome.VERIFIER_ERROR
@@ -150,15 +177,3 @@ def outcome_of_failure(failure: Failure, sampler_error: str | None = None) -> Ou
             if failure.name == "DeadlineExceeded":
                 return Outcome.AGENT_TIMEOUT
             return Outcome.SAMPLER_ERROR if sampler_error else Outcome.HARNESS_ERROR
-
-
-def read_reward(rewards: Mapping[str, float] | None, key: str) -> tuple[float | None, str | None]:
-    """The reward under `key`, or what is wrong with it."""
-    if not rewards:
-        return None, "the verifier left no reward"
-    if key not in rewards:
-        return None, f"the verifier left no reward named {key!r} (it left: {', '.join(sorted(rewards))})"
-    value = float(rewards[key])
-    if not math.isfinite(value):
-        return None, f"the verifier's reward {key!r} is {value}"
-    return value, None

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from drydock.proxy.server import ChatProxy
+from drydock.rollout.replacement import Replacements
 from drydock.rollout.run import run_rollout
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
@@ -39,22 +40,39 @@ class RolloutPool:
         self._slots = asyncio.Semaphore(concurrency)
 
     async def run(
-        self, specs: Sequence[RolloutSpec], *, out_dir: Path | None = None, on_done: OnDone | None = None
+        self,
+        specs: Sequence[RolloutSpec],
+        *,
+        out_dir: Path | None = None,
+        on_done: OnDone | None = None,
+        replacements: Replacements | None = None,
     ) -> list[Trajectory]:
         """Run all of `specs` and return their trajectories in the same order.
 
-        on_done: called (and awaited, if it returns an awaitable) as soon as a rollout is over.
+        on_done: called (and awaited, if it returns an awaitable) as soon as a rollout is over for good.
+        replacements: which of those that broke are run again at once; the trajectory is then the last one's.
         """
+        fresh = replacements or Replacements(budget=0)
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._one(spec, out_dir, on_done), name=f"rollout-{spec.rollout_id}")
+                group.create_task(self._one(spec, out_dir, on_done, fresh), name=f"rollout-{spec.rollout_id}")
                 for spec in specs
             ]
         return [task.result() for task in tasks]
 
-    async def _one(self, spec: RolloutSpec, out_dir: Path | None, on_done: OnDone | None) -> Trajectory:
+    async def _one(
+        self, spec: RolloutSpec, out_dir: Path | None, on_done: OnDone | None, fresh: Replacements
+    ) -> Trajectory:
         async with self._slots:
             trajectory = await run_rollout(spec, self._settings, self._proxy, out_dir)
+        while fresh.take(trajectory):
+            log.info("%s is run again: %s: %s", spec.rollout_id, trajectory.outcome, trajectory.error)
+            if out_dir is not None:
+                await asyncio.to_thread(trajectory.write, out_dir)
+            await asyncio.sleep(fresh.pause_s(trajectory.attempt))
+            spec = spec.fresh()
+            async with self._slots:
+                trajectory = await run_rollout(spec, self._settings, self._proxy, out_dir)
         if on_done is not None:
             waiting = on_done(trajectory)
             if waiting is not None:

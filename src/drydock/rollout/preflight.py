@@ -9,8 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from drydock import errors
-from drydock.errors import SandboxError, TaskError, VerifierError
-from drydock.rollout.outcome import Outcome, outcome_of_failure, read_reward
+from drydock.errors import Blame, DrydockError, SandboxError, TaskError, VerifierError
+from drydock.rollout.outcome import Outcome, blame_of_failure, outcome_of_failure
+from drydock.rollout.reward import read_reward
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trial import TrialEnd, run_trial
@@ -33,27 +34,26 @@ async def preflight_task(task_path: Path, settings: RolloutSettings) -> Prefligh
     spec = RolloutSpec(task=task_path.name, task_path=task_path, step=0, split="train", repetition=0)
     end = await run_trial(spec, settings.model_copy(update={"agent": "nop", "agent_kwargs": {}}))
     if end.failure is not None:
-        raise _error(task_path, end)
-    reward, problem = read_reward(end.rewards, settings.reward_key)
+        raise error_of_trial(task_path, end)
+    reward, problem = read_reward(end.rewards, settings.reward)
     if problem is not None or reward is None:
         raise VerifierError(f"{task_path}: {problem}{_printed(end)}")
     return PreflightReport(task=spec.task, reward=reward, rewards=end.rewards or {}, timings=end.timings)
 
 
-def _error(task_path: Path, end: TrialEnd) -> Exception:
+def error_of_trial(task_path: Path, end: TrialEnd) -> DrydockError:
     """What to raise for a trial that failed; it names the task, the cause and what the verifier printed."""
     assert end.failure is not None
     cause = f"{task_path}: {end.failure.message or end.failure.name}"
     own = getattr(errors, end.failure.name, None)
     if isinstance(own, type) and issubclass(own, errors.UserError | errors.TaskError | errors.SandboxError):
         return own(cause)
-    match outcome_of_failure(end.failure):
-        case Outcome.VERIFIER_ERROR:
-            return VerifierError(f"the verifier failed: {task_path}: {end.failure}{_printed(end)}")
-        case Outcome.SANDBOX_ERROR:
-            return SandboxError(f"the sandbox failed: {task_path}: {end.failure}")
-        case _:
-            return TaskError(f"the task cannot be run: {task_path}: {end.failure}")
+    outcome = outcome_of_failure(end.failure)
+    if outcome is Outcome.VERIFIER_ERROR:
+        return VerifierError(f"the verifier failed: {task_path}: {end.failure}{_printed(end)}")
+    if outcome is Outcome.SANDBOX_ERROR and blame_of_failure(end.failure, outcome) is not Blame.TASK:
+        return SandboxError(f"the sandbox failed: {task_path}: {end.failure}")
+    return TaskError(f"the task cannot be run: {task_path}: {end.failure}")
 
 
 def _printed(end: TrialEnd) -> str:

@@ -9,14 +9,17 @@ trials are made from that; a trial still gets a configuration of its own, becaus
 import copy
 import os
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from harbor.models.job.lock import TrialLock
+from harbor.models.task.config import StepConfig
 from harbor.models.task.file_filter import TaskFileFilter
 from harbor.models.task.task import Task
 from harbor.models.trial.config import TrialConfig
+from harbor.models.trial.result import StepResult
 from harbor.tasks.client import TaskDownloadResult
 from harbor.trial.multi_step import MultiStepTrial
 from harbor.trial.single_step import SingleStepTrial
@@ -24,6 +27,7 @@ from harbor.trial.trial import Trial
 from harbor.utils.file_selection import FileSelection
 
 from drydock.bounded_cache import BoundedCache
+from drydock.errors import TaskError
 from drydock.rollout.driver_variables import refuse_unless_allowed, requested_variables
 
 Stamp = tuple[tuple[str, int, int], ...]
@@ -75,10 +79,43 @@ class PreparedTask(Task):
         return task
 
 
+class AgentNotMade(Exception):
+    """The agent refused what it was given; the cause says why. Any other failure to make a trial is the sandbox's."""
+
+
 class _MadeFromPreparedTask(Trial):
     """Harbor's trial with one lock a task instead of a newly hashed one a trial, and no lock file."""
 
     task: PreparedTask
+
+    def _init_agent(self) -> None:
+        try:
+            super()._init_agent()
+        except Exception as error:
+            raise AgentNotMade from error
+
+    def _init_agent_environment(self) -> None:
+        with self._refusals_named("sandbox"):
+            super()._init_agent_environment()
+
+    def _validate_network_policy_modes(self) -> None:
+        with self._refusals_named("sandbox"):
+            super()._validate_network_policy_modes()
+
+    def _validate_agent_capabilities(self) -> None:
+        with self._refusals_named("agent"):
+            super()._validate_agent_capabilities()
+
+    @contextmanager
+    def _refusals_named(self, which: str) -> Iterator[None]:
+        """Harbor raises ValueError when an agent or an environment cannot do what a task asks for."""
+        try:
+            yield
+        except ValueError as error:
+            raise TaskError(
+                f"{self.task.task_dir} asks for what its {which} cannot do: {error}; leave the task out or choose "
+                f"another {which}"
+            ) from error
 
     def _write_trial_lock(self) -> TrialLock:
         origin = self.task.origin
@@ -92,7 +129,14 @@ class RolloutTrial(_MadeFromPreparedTask, SingleStepTrial):
 
 
 class RolloutStepsTrial(_MadeFromPreparedTask, MultiStepTrial):
-    """A trial of a task in steps."""
+    """A trial of a task in steps; it ends with the first step that leaves the rollout without a reward.
+
+    Harbor would go on, with the verifier switched off, and the agent's report on a later step would hide that.
+    """
+
+    def _should_stop_after_step(self, step: StepConfig, step_result: StepResult) -> bool:
+        lost = self.config.verifier.disable or step_result.exception_info is not None
+        return lost or super()._should_stop_after_step(step, step_result)
 
 
 _prepared: BoundedCache[Path, tuple[Stamp, PreparedTask]] = BoundedCache(4096)
@@ -102,14 +146,21 @@ def make_trial(config: TrialConfig, pass_env: Collection[str] = ()) -> Trial:
     """What `Trial.create` does for a local task, from the prepared task.
 
     pass_env: the driver's environment variables that the task may read. Raises TaskError for one that is not among
-    them, and what Harbor raises: OSError or ValueError for a task that is incomplete or malformed, ValueError for an
-    environment that cannot do what the task asks.
+    them, for a task that is incomplete or malformed, and for one that asks for what the environment cannot do;
+    AgentNotMade when the agent refuses its settings; and what an environment raises at its own.
     """
     path = config.task.path
     if path is None or not path.is_absolute():
         path = config.task.get_local_path()
-    task = prepared_task(path).for_one_trial()
+    try:
+        task = prepared_task(path).for_one_trial()
+    except (OSError, ValueError) as error:
+        raise TaskError(f"{path} is not a complete task: {error}") from error
     refuse_unless_allowed(task.requests, pass_env)
+    if task.has_steps and task.config.agent.timeout_sec is None:
+        # Harbor caps the limit of a step that has one; a step without any takes the task's.
+        limit = {"timeout_sec": config.agent.max_timeout_sec}
+        task.config = task.config.model_copy(update={"agent": task.config.agent.model_copy(update=limit)})
     kind = RolloutStepsTrial if task.has_steps else RolloutTrial
     download = TaskDownloadResult(path=path, download_time_sec=0.0, cached=True)
     return kind(config, _task=task, _task_download_result=download)

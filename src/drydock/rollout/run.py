@@ -9,7 +9,8 @@ from drydock.harness.connections import Answer, Connection, offered
 from drydock.proxy.record import RolloutRecord
 from drydock.proxy.server import ChatProxy
 from drydock.proxy.session import RolloutSession
-from drydock.rollout.outcome import Outcome, Verdict, classify
+from drydock.rollout.evidence import Evidence
+from drydock.rollout.outcome import BLAME, Outcome, Verdict, classify
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trajectory import Trajectory
@@ -37,7 +38,7 @@ async def run_rollout(
     finally:
         record = await asyncio.shield(session.close())
         if cancelled and out_dir is not None:
-            verdict = Verdict(Outcome.CANCELLED, error="the rollout was cancelled")
+            verdict = Verdict(Outcome.CANCELLED, error="the rollout was cancelled", blame=BLAME[Outcome.CANCELLED])
             _trajectory(spec, end, record, verdict, started).write(out_dir)
     verdict = classify(
         failure=end.failure,
@@ -45,8 +46,9 @@ async def run_rollout(
         rewards=end.rewards,
         sampler_error=record.sampler_error,
         context_full=record.context_full,
-        reward_key=settings.reward_key,
+        rule=settings.reward,
         unsubmitted=settings.unsubmitted,
+        turns=len(record.turns),
     )
     trajectory = _trajectory(spec, end, record, verdict, started)
     if out_dir is not None:
@@ -72,6 +74,7 @@ def _trajectory(
         task=spec.task,
         task_path=str(spec.task_path),
         repetition=spec.repetition,
+        attempt=spec.attempt,
         step=spec.step,
         split=spec.split,
         outcome=verdict.outcome,
@@ -81,6 +84,18 @@ def _trajectory(
         rewards={name: value if math.isfinite(value) else None for name, value in (end.rewards or {}).items()},
         submitted=end.harness.submitted if end.harness is not None else verdict.outcome is Outcome.GRADED,
         turns=len(record.turns),
+        evidence=_evidence(end, record),
         record=record,
         timings={**end.timings, "total_s": round(time.perf_counter() - started, 4)},
+    )
+
+
+def _evidence(end: TrialEnd, record: RolloutRecord) -> Evidence:
+    return Evidence(
+        phase=end.failure.phase if end.failure else None,
+        exception=end.failure.name if end.failure else None,
+        agent_end=end.harness.end if end.harness else None,
+        sampling_s=round(sum(turn.waited_s + turn.seconds for turn in record.turns), 3),
+        sampler_error=record.sampler_error,
+        verifier_output=end.verifier_output,
     )

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from drydock.harness.settings import AGENT_CLASS
 from drydock.rollout.outcome import Unsubmitted
+from drydock.rollout.reward import RewardRule
 
 SANDBOXES = {
     "local": "drydock.sandbox.local:LocalEnvironment",
@@ -26,7 +27,7 @@ class RolloutDeadlines(BaseModel):
     """The agent to be set up in the sandbox."""
 
     agent_s: float = Field(default=1200.0, gt=0)
-    """The agent to work on the task. A task's own shorter limit wins."""
+    """The agent to work on the task, or on each of its steps. A task's or step's own shorter limit wins."""
 
     verifier_s: float = Field(default=600.0, gt=0)
     """The verifier to grade. A task's own shorter limit wins."""
@@ -39,8 +40,13 @@ class RolloutDeadlines(BaseModel):
 
     @property
     def overall_s(self) -> float:
-        parts = self.sandbox_start_s + self.agent_setup_s + self.agent_s + self.verifier_s + self.cleanup_s
-        return self.total_s if self.total_s is not None else parts
+        """Of a task without steps."""
+        return self.overall_for(1)
+
+    def overall_for(self, steps: int) -> float:
+        """The whole rollout of a task with so many steps, in each of which the agent works and the verifier grades."""
+        once = self.sandbox_start_s + self.agent_setup_s + self.cleanup_s
+        return self.total_s if self.total_s is not None else once + steps * (self.agent_s + self.verifier_s)
 
 
 class RolloutSettings(BaseModel):
@@ -63,8 +69,8 @@ class RolloutSettings(BaseModel):
     pass_env: tuple[str, ...] = ()
     """Environment variables of the driver that tasks may read; a task that asks for another one is refused."""
 
-    reward_key: str = "reward"
-    """Which of the verifier's numbers is the reward."""
+    reward: RewardRule = RewardRule()
+    """How the reward is made of the numbers that the verifier leaves."""
 
     unsubmitted: Unsubmitted = "mask"
     """A rollout that ran out of turns or context: `mask` leaves it out, `grade` takes its verifier's reward."""

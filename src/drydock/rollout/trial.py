@@ -11,10 +11,8 @@ What Drydock adds to `Trial.run()`:
 """
 
 import asyncio
-import atexit
 import logging
 import shutil
-import tempfile
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,12 +22,12 @@ from harbor.trial.hooks import TrialEvent, TrialHookEvent
 from harbor.trial.trial import Trial
 from harbor.utils.logger import logger as harbor_logger
 
-from drydock.errors import ConfigError, HarnessError
 from drydock.harness.failures import SandboxCommandFailed
 from drydock.harness.result import End, HarnessResult
 from drydock.harness.settle import settle
+from drydock.own_directory import own_directory
 from drydock.rollout.outcome import Failure, Phase
-from drydock.rollout.prepared_task import make_trial
+from drydock.rollout.prepared_task import AgentNotMade, make_trial
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trial_config import trial_config
@@ -65,8 +63,7 @@ async def run_trial(spec: RolloutSpec, settings: RolloutSettings) -> TrialEnd:
     except Exception as error:
         shutil.rmtree(trials_dir / spec.rollout_id, ignore_errors=True)
         _forget_loggers(spec.rollout_id)
-        phase = Phase.AGENT_SETUP if isinstance(error, ConfigError | HarnessError) else Phase.SANDBOX
-        return TrialEnd(failure=Failure(phase, type(error).__name__, str(error)))
+        return TrialEnd(failure=_not_made(error))
     trial.add_hook(TrialEvent.AGENT_END, _AgentEnd(trial, settings))
     end: TrialEnd | None = None
     try:
@@ -80,11 +77,18 @@ async def run_trial(spec: RolloutSpec, settings: RolloutSettings) -> TrialEnd:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, trials_dir / spec.rollout_id, ignore_errors=True))
 
 
+def _not_made(error: Exception) -> Failure:
+    of_agent = isinstance(error, AgentNotMade)
+    cause = error.__cause__ if of_agent and error.__cause__ is not None else error
+    return Failure(Phase.AGENT_SETUP if of_agent else Phase.SANDBOX, type(cause).__name__, str(cause))
+
+
 async def _run_to_deadline(trial: Trial, settings: RolloutSettings) -> Failure | None:
     """Run the trial; return why it did not end by itself, if so."""
     deadlines = settings.deadlines
+    overall_s = deadlines.overall_for(len(trial.task.config.steps or [None]))
     task = asyncio.create_task(trial.run(), name=f"trial-{trial.config.trial_name}")
-    scope = asyncio.timeout(deadlines.overall_s)
+    scope = asyncio.timeout(overall_s)
     try:
         async with scope:
             await asyncio.shield(task)
@@ -93,7 +97,7 @@ async def _run_to_deadline(trial: Trial, settings: RolloutSettings) -> Failure |
             raise
         phase = latest_phase(trial.result)
         await _stop(task, deadlines.cleanup_s)
-        return Failure(phase, "DeadlineExceeded", f"the rollout took longer than {deadlines.overall_s:g} s")
+        return Failure(phase, "DeadlineExceeded", f"the rollout took longer than {overall_s:g} s")
     except asyncio.CancelledError:
         await _stop(task, deadlines.cleanup_s)
         raise
@@ -154,22 +158,22 @@ def _read(trial: Trial, failure: Failure | None) -> TrialEnd:
         harness=_report(result),
         rewards={key: float(value) for key, value in rewards.items()} if rewards else None,
         timings=durations_s(result),
-        verifier_output="" if rewards else _tail(trial.paths.test_stdout_path),
+        verifier_output="" if rewards else _verifier_output(trial.paths.trial_dir),
     )
 
 
-def _tail(file: Path) -> str:
+def _verifier_output(trial_dir: Path) -> str:
+    """The end of what the verifier printed; of the step that was verified last when the task has steps."""
     try:
-        return file.read_text(encoding="utf-8", errors="replace")[-OUTPUT_TAIL_CHARS:].strip()
+        files = sorted(trial_dir.rglob("test-stdout.txt"), key=lambda file: file.stat().st_mtime_ns)
+        return files[-1].read_text(encoding="utf-8", errors="replace")[-OUTPUT_TAIL_CHARS:].strip() if files else ""
     except OSError:
         return ""
 
 
 @cache
 def _temporary_trials_dir() -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="drydock-trials-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return own_directory("trials")
 
 
 def _forget_loggers(rollout_id: str) -> None:

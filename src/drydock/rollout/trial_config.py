@@ -7,9 +7,11 @@ from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfi
 from harbor.utils.import_path import import_class
 
 from drydock.errors import ConfigError
+from drydock.harness.agent_class import driver_side_agent
+from drydock.rollout.environment_ready import unknown_environment
 from drydock.rollout.settings import SANDBOXES, RolloutSettings
 from drydock.rollout.spec import RolloutSpec
-from drydock.rollout.task_limits import task_limits
+from drydock.rollout.task_limits import TaskLimits, task_limits
 
 
 def trial_config(spec: RolloutSpec, settings: RolloutSettings, trials_dir: Path) -> TrialConfig:
@@ -22,7 +24,7 @@ def trial_config(spec: RolloutSpec, settings: RolloutSettings, trials_dir: Path)
         task=TaskConfig(path=spec.task_path),
         trial_name=spec.rollout_id,
         trials_dir=trials_dir,
-        agent=_agent(spec, settings, limits.agent_limit_s(settings.deadlines)),
+        agent=_agent(spec, settings, limits),
         environment=_environment(settings),
         verifier=VerifierConfig(max_timeout_sec=settings.deadlines.verifier_s),
         environment_build_timeout_multiplier=limits.build_multiplier(settings.deadlines),
@@ -35,15 +37,15 @@ def load_classes(settings: RolloutSettings) -> None:
     Takes seconds the first time (the agent's SDK), so a driver does it in a thread while it waits for something else.
     Raises ConfigError when a class cannot be imported, UserError when the agent refuses its settings.
     """
-    for import_path, label in ((settings.agent, "agent"), (sandbox_class(settings), "sandbox")):
-        if ":" not in import_path:
-            continue
+    agent = driver_side_agent(settings.agent)
+    if hasattr(agent, "check_settings"):
+        agent.check_settings(settings.agent_kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+    environment = sandbox_class(settings)
+    if ":" in environment:
         try:
-            loaded = import_class(import_path, label=label)
+            import_class(environment, label="sandbox")
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"the {label} {import_path} cannot be imported: {error}") from error
-        if label == "agent" and hasattr(loaded, "check_settings"):
-            loaded.check_settings(settings.agent_kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+            raise ConfigError(f"the sandbox {environment} cannot be imported: {error}") from error
 
 
 def kills_leftovers(settings: RolloutSettings) -> bool:
@@ -52,12 +54,14 @@ def kills_leftovers(settings: RolloutSettings) -> bool:
     return ":" in name and hasattr(import_class(name, label="sandbox"), "kill_processes")
 
 
-def _agent(spec: RolloutSpec, settings: RolloutSettings, timeout_s: float) -> AgentConfig:
+def _agent(spec: RolloutSpec, settings: RolloutSettings, limits: TaskLimits) -> AgentConfig:
+    """An override would replace the limits of all steps; so a task in steps gets a cap (see `make_trial`)."""
     own_class = ":" in settings.agent
     return AgentConfig(
         name=None if own_class else settings.agent,
         import_path=settings.agent if own_class else None,
-        override_timeout_sec=timeout_s,
+        override_timeout_sec=None if limits.in_steps else limits.agent_limit_s(settings.deadlines),
+        max_timeout_sec=settings.deadlines.agent_s if limits.in_steps else None,
         override_setup_timeout_sec=settings.deadlines.agent_setup_s,
         kwargs={**settings.agent_kwargs, "rollout_id": spec.rollout_id} if own_class else dict(settings.agent_kwargs),
     )
@@ -78,5 +82,4 @@ def _environment(settings: RolloutSettings) -> EnvironmentConfig:
     try:
         return EnvironmentConfig(type=EnvironmentType(name), kwargs=kwargs)
     except ValueError:
-        known = ", ".join([*SANDBOXES, *(kind.value for kind in EnvironmentType)])
-        raise ConfigError(f"unknown sandbox {name!r}; give module:Class or one of: {known}") from None
+        raise unknown_environment(name) from None

@@ -5,9 +5,13 @@ last, unless it happened before that (Harbor may verify after a failed agent) or
 sandbox).
 """
 
+import re
+
 from harbor.models.trial.result import ExceptionInfo, StepResult, TimingInfo, TrialResult
 
 from drydock.rollout.outcome import Failure, Phase
+
+_SETUP_FAILED = re.compile(r"Step .* setup\.sh exited with code \d+")
 
 
 def first_failure(result: TrialResult) -> Failure | None:
@@ -16,8 +20,18 @@ def first_failure(result: TrialResult) -> Failure | None:
         return _failure(result.exception_info, _phase(result.exception_info, result) or latest_phase(result))
     for step in result.step_results or []:
         if step.exception_info is not None:
+            if step.agent_execution is None:
+                return _of_step_setup(step.exception_info)
             return _failure(step.exception_info, _phase(step.exception_info, step) or Phase.AGENT)
     return None
+
+
+def _of_step_setup(info: ExceptionInfo) -> Failure:
+    """A step that failed before its agent. Harbor has no class of its own for a setup.sh that ends with an error."""
+    failure = _failure(info, Phase.STEP_SETUP)
+    if _SETUP_FAILED.match(failure.message):
+        return Failure(Phase.STEP_SETUP, "StepSetupFailed", failure.message)
+    return failure
 
 
 def _failure(info: ExceptionInfo, phase: Phase) -> Failure:
