@@ -77,6 +77,8 @@ class Driver:
                 ports |= {connection.laddr.port for connection in listening}
         sandboxes = []
         for record in read_records(self.state_dir / "sandboxes"):
+            if record.init is None:
+                continue
             with contextlib.suppress(psutil.Error):
                 sandboxes.append(psutil.Process(record.init[0]))
         return Footprint(tuple(processes), tuple(sandboxes), tuple(sorted(ports)))

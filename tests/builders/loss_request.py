@@ -11,6 +11,7 @@ VOCAB = 390
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "grpo": ("grpo", {"eps_clip": 0.1, "c_clip": 3.0}),
     "gspo": ("grpo", {"importance_sampling_level": "sequence", "loss_agg_mode": "seq-mean-token-mean"}),
+    "gspo-token": ("grpo", {"importance_sampling_level": "sequence_token", "eps_clip": 0.01}),
     "decoupled": ("grpo", {"use_decoupled_loss": True, "behav_imp_weight_cap": 1.3}),
     "loglinear": ("grpo", {"prox_logp_method": "loglinear", "current_version": 6}),
     "cispo": ("grpo", {"use_cispo_loss": True, "is_weight_clip_max": 1.2}),

@@ -18,7 +18,8 @@ from builders.scripted_sampler import ScriptedSampler
 from pydantic import BaseModel
 
 from drydock.chat.messages import ToolCall
-from drydock.chat.parsers.base import ParsedReply, ReplyStream, Tools, plain_call_id
+from drydock.chat.parsers.base import ParsedReply, ReplyStream, ToolCallParser, Tools, plain_call_id
+from drydock.chat.parsers.marked_calls import NoCallsParser
 from drydock.chat.template import ChatTemplate
 from drydock.harness.connections import Connection
 from drydock.harness.llm import policy_llm
@@ -53,6 +54,9 @@ class RawCallParser:
     def stream(self, new_id: Callable[[], str], tools: Tools = None) -> ReplyStream:
         """Not needed here: turns are sampled whole."""
         raise NotImplementedError
+
+    def without_calls(self) -> ToolCallParser:
+        return NoCallsParser()
 
     def call_id(self, n: int, salt: str) -> str:
         return plain_call_id(n, salt)

@@ -56,6 +56,12 @@ def test_what_the_probe_finds(
     assert (facts.opens_reasoning, facts.strips_reasoning, facts.rewrites_history) == (opens, strips, rewrites)
 
 
+def test_a_user_message_like_the_ones_that_probe_a_template_rewrites_history_as_any_other(load: Load) -> None:
+    """Mistral's template tells the tools before each message that equals the last user message."""
+    with pytest.raises(HistoryRewritten):
+        follow(load("mistral"), {"role": "user", "content": "probe"}, "</s>", tools=TOOLS)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sampling_stops_at_every_end_of_the_family(load: Load, name: str) -> None:
     family, template = FAMILIES[name], load(name)

@@ -212,6 +212,7 @@ def test_good_calls_beside_malformed_ones_are_read() -> None:
         ("all", "yes", "yes"),
         ("lines", "[1, 2]", [1, 2]),
         ("lines", "[1, 2", "[1, 2"),
+        ("lines", "[1, 1e999]", "[1, 1e999]"),
         ("options", '{"a": [true]}', {"a": [True]}),
         ("options", '{"a": 1} and', '{"a": 1} and'),
         ("note", "null", None),

@@ -276,6 +276,7 @@ async def test_a_call_within_the_process_is_the_same_call(template: ChatTemplate
         reply = await session.answer(json.dumps({"model": "policy", "messages": START, "tools": TOOLS}).encode())
         assert reply.body == (await post(session, START)).content
         assert (await session.answer(b"{")).status == 400
+        assert (await session.answer(b" " * (MAX_BODY_BYTES + 1))).status == 413
         await session.close()
         assert (await session.answer(json.dumps({"messages": START}).encode())).status == 403
         assert session.record.late_calls == 1

@@ -53,7 +53,10 @@ async def test_closing_a_rollout_frees_the_sampler_at_the_service(tmp_path: Path
     inference = {"max_seq_len": 8192, "n_gpus": 1}
     sub_job = {"job_type": "sampling", "model_name": str(model), "inference_config": inference}
     settings = ProxySettings(
-        sampling=SamplingParams(ignore_eos=True), context_tokens=8192, max_new_tokens=8000, call_deadline_s=60
+        sampling=SamplingParams(min_tokens=7000, max_tokens=7000),
+        context_tokens=8192,
+        max_new_tokens=8000,
+        call_deadline_s=60,
     )
     async with (
         EmbeddedService(tmp_path / "state") as service,

@@ -60,6 +60,13 @@ async def test_a_completion_is_one_turn_and_a_retry_gets_the_same(template: Chat
     assert len(sampler.calls) == 2
 
 
+async def test_without_tools_in_the_request_a_call_stays_text(template: ChatTemplate) -> None:
+    call = call_text("ls")
+    async with serving(template, scripted(template, [call])) as proxy, proxy.open_rollout("r") as session:
+        completion = await session.complete(asked(START, tools=None))
+    assert (completion.reply.content, completion.reply.calls, completion.finish_reason) == (call, (), "stop")
+
+
 async def test_a_turn_cut_by_the_limit_ends_in_length_unless_it_holds_a_call(template: ChatTemplate) -> None:
     call = call_text("ls")
     limit = len(template.encode(call))

@@ -18,7 +18,8 @@ class RequestRefused(ProxyError):
 
     def body(self) -> bytes:
         """The JSON error body."""
-        return error_body(str(self), "invalid_request_error", code=self.code, param=self.param)
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        return error_body(str(self), kind, code=self.code, param=self.param)
 
 
 def error_body(message: str, kind: str, *, code: str | None = None, param: str | None = None) -> bytes:

@@ -15,7 +15,6 @@ from drydock.chat.parsers.hermes import HermesParser
 from drydock.chat.parsers.llama_json import LlamaJsonParser
 from drydock.chat.parsers.marked_calls import MarkedCallParser
 from drydock.chat.parsers.mistral import MistralParser
-from drydock.chat.parsers.no_calls import NoCallsParser
 from drydock.chat.parsers.qwen_xml import QwenXmlParser
 from drydock.chat.reasoning import MARKS, ReasoningMarks, ReasoningStream
 from drydock.chat.template import ChatTemplate
@@ -91,9 +90,8 @@ class ReplyReader:
 
     def without_calls(self) -> "ReplyReader":
         """The same reader for a request that offers no tools: what would be a call stays content."""
-        parser = HarmonyParser(without_calls=True) if isinstance(self.parser, HarmonyParser) else NoCallsParser()
         return ReplyReader(
-            parser,
+            self.parser.without_calls(),
             self._marks,
             opens_reasoning=self.opens_reasoning,
             format_known=self.format_known,

@@ -18,7 +18,8 @@ MARK = f"m{secrets.token_hex(8)}e"
 _TOOL_NAME = f"t{secrets.token_hex(8)}"
 CALL_ID = "abcdef123"
 """A tool-call id that templates with rules about them accept (nine letters and digits)."""
-USER: dict[str, Any] = {"role": "user", "content": "probe"}
+USER: dict[str, Any] = {"role": "user", "content": f"u{secrets.token_hex(8)}r"}
+"""A user message that nobody writes: Mistral's template takes equal ones for one another."""
 
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 _TOOL: dict[str, Any] = {

@@ -37,6 +37,16 @@ class TokenAudit(BaseModel):
             self.retokenized_tokens or self.unrecorded_tokens or self.wrong_logprobs or self.unexplained_branches
         )
 
+    @property
+    def faults(self) -> str:
+        """The counts that must be 0, for a line that begins with the number of trained tokens."""
+        return (
+            f"{self.retokenized_tokens} of them re-tokenized, "
+            f"{self.unrecorded_tokens} of them not in the sampler's record, "
+            f"{self.wrong_logprobs} of them with another log-prob; "
+            f"{self.unexplained_branches} branches without a reason"
+        )
+
     def __add__(self, other: "TokenAudit") -> "TokenAudit":
         return TokenAudit(
             trained_tokens=self.trained_tokens + other.trained_tokens,

@@ -26,9 +26,6 @@ class Said:
     call_ids: frozenset[str]
 
 
-NOTHING_SAID = Said("", "", {}, NO_CALLS)
-
-
 class Replay(Enum):
     """What became of a sampled turn in a request."""
 

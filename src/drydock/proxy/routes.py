@@ -48,6 +48,7 @@ _MODELS = {
     "first_id": MODEL,
     "last_id": MODEL,
 }
+"""The list of models, with the fields that clients of either API read."""
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -131,22 +132,11 @@ class ProxyRoutes:
         return JSONResponse({"input_tokens": tokens})
 
     async def _models(self, request: Request) -> Response:
-        """The policy, in a form that clients of either API read."""
         try:
             self._keys.session_of(request.headers)
         except RequestRefused as refusal:
             return _response(refused(ANTHROPIC if "anthropic-version" in request.headers else CHAT, refusal))
-        created = {"created": 0, "created_at": "1970-01-01T00:00:00Z"}
-        model = {
-            "id": MODEL,
-            "object": "model",
-            "type": "model",
-            "display_name": MODEL,
-            "owned_by": "drydock",
-            **created,
-        }
-        pages = {"has_more": False, "first_id": MODEL, "last_id": MODEL}
-        return JSONResponse({"object": "list", "data": [model], **pages})
+        return JSONResponse(_MODELS)
 
 
 async def _outcome(dialect: Dialect, call: ChatRequest, turn: Awaitable[Completion], *, begun: bool = False) -> Reply:

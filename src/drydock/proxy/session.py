@@ -29,6 +29,7 @@ from drydock.proxy.record import RolloutRecord
 from drydock.proxy.recorder import Recorder
 from drydock.proxy.reply import Reply, answered, refused
 from drydock.proxy.request import ChatRequest
+from drydock.proxy.request_body import check_size
 from drydock.proxy.sampler import Sampler
 from drydock.proxy.segment import Segment
 from drydock.proxy.settings import ProxySettings
@@ -99,6 +100,7 @@ class RolloutSession:
         """Answer the body of one call; what is refused becomes a reply too. The HTTP route is this and a key."""
         request: ChatRequest | None = None
         try:
+            check_size(len(body))
             request = dialect.parse(body, self.known)
             return answered(dialect, request, await self.complete(request))
         except RequestRefused as refusal:
@@ -176,7 +178,8 @@ class RolloutSession:
             if self._closed:
                 return None
             text = self._template.turn_text(turn.sampled_ids)
-            reply = self._parser.parse(text, self._new_call_id, request.tools)
+            parser = self._parser if request.tools else self._parser.without_calls()
+            reply = parser.parse(text, self._new_call_id, request.tools)
             self._ledger.record(prompt, turn, reply)
             recorded = True
             self._recorder.write(prompt, turn, reply, timing)

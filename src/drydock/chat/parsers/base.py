@@ -67,6 +67,10 @@ class ToolCallParser(Protocol):
         """Read a text as it grows."""
         ...
 
+    def without_calls(self) -> "ToolCallParser":
+        """The parser for a request that offers no tools: what would be a call stays content."""
+        ...
+
     def call_id(self, n: int, salt: str) -> str:
         """A tool-call id in the shape that the format prescribes; different for each `n` of a `salt`."""
         ...

@@ -52,6 +52,10 @@ class HarmonyParser:
         """Read a text as it grows; the arguments are JSON, so `tools` says nothing new."""
         return HarmonyStream(new_id, without_calls=self._without_calls)
 
+    def without_calls(self) -> "HarmonyParser":
+        """The parser for a request that offers no tools."""
+        return HarmonyParser(without_calls=True)
+
     def call_id(self, n: int, salt: str) -> str:
         """A tool-call id; the format prescribes no shape."""
         return plain_call_id(n, salt)

@@ -64,9 +64,25 @@ class MarkedCallParser(ABC):
         """Read a text as it grows."""
         return MarkedCallStream(self, new_id, tools)
 
+    def without_calls(self) -> "MarkedCallParser":
+        """The parser for a request that offers no tools: all of a reply is content."""
+        return NoCallsParser()
+
     def call_id(self, n: int, salt: str) -> str:
         """A tool-call id; the format prescribes no shape."""
         return plain_call_id(n, salt)
+
+
+class NoCallsParser(MarkedCallParser):
+    """The format in which nothing is a call."""
+
+    format = "none"
+    openings: ClassVar[tuple[str, ...]] = ()
+    closings: ClassVar[tuple[str, ...]] = ()
+
+    def read(self, text: str, start: int, tools: Tools) -> CallsRead | None:
+        """None."""
+        return None
 
 
 class MarkedCallStream:

@@ -8,7 +8,7 @@ import json
 from typing import Any, cast
 
 from drydock.chat.parsers.base import Tools
-from drydock.chat.parsers.json_call import read_json, skip_space
+from drydock.chat.parsers.json_call import json_text, read_json, skip_space
 
 _DEPTH = 8
 """How many references and unions are followed."""
@@ -42,7 +42,7 @@ def typed_value(text: str, types: frozenset[str] | None) -> object:
         return text
     value = found[0]
     wanted = types - {"number", "integer", "boolean"} if "string" in types else types
-    return value if _type_of(value) & wanted else text
+    return value if _type_of(value) & wanted and json_text(value) is not None else text
 
 
 def _type_of(value: object) -> set[str]:

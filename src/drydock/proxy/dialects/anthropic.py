@@ -50,7 +50,6 @@ ERROR_TYPES = {
 class AnthropicDialect:
     """The dialect; it has no state."""
 
-    name = "anthropic"
     streamed_codes: frozenset[str] = frozenset()
 
     def parse(self, body: bytes, known: KnownMessages | None = None) -> ChatRequest:

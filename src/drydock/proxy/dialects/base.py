@@ -17,11 +17,9 @@ from drydock.proxy.request import ChatRequest
 class Dialect(Protocol):
     """One API.
 
-    name: as logs and records say it.
     streamed_codes: codes of refusals that the API tells a streaming client as events, not by the status.
     """
 
-    name: str
     streamed_codes: frozenset[str]
 
     def parse(self, body: bytes, known: KnownMessages | None = None) -> ChatRequest:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from drydock.chat.messages import Message, parse_message
 from drydock.chat.parsers.base import ParsedReply
-from drydock.chat.refusal import RequestRefused, error_body
+from drydock.chat.refusal import RequestRefused
 from drydock.proxy.completion import Completion
 from drydock.proxy.dialects.base import Dialect
 from drydock.proxy.dialects.fields import (
@@ -58,7 +58,6 @@ TABLE = FieldTable(
 class ChatDialect:
     """The dialect; it has no state."""
 
-    name = "chat"
     streamed_codes: frozenset[str] = frozenset()
 
     def parse(self, body: bytes, known: KnownMessages | None = None) -> ChatRequest:
@@ -120,8 +119,7 @@ class ChatDialect:
 
     def refusal(self, error: RequestRefused) -> bytes:
         """OpenAI's error object."""
-        kind = "server_error" if error.status >= 500 else "invalid_request_error"
-        return error_body(str(error), kind, code=error.code, param=error.param)
+        return error.body()
 
     def failure(self, error: RequestRefused) -> bytes:
         """The error object as an event; the clients raise it."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
+from pydantic_core import from_json
+
 from drydock.chat.refusal import RequestRefused
 
 Fields = dict[str, Any]
@@ -59,12 +61,23 @@ def refuse(param: str, message: str) -> NoReturn:
 def load_fields(body: bytes) -> Fields:
     """The JSON object of a body; raises RequestRefused for anything else."""
     try:
-        raw = json.loads(body)
+        raw = _parsed(body)
     except (ValueError, RecursionError) as error:
         raise RequestRefused(f"the request body is not valid JSON: {error}") from error
     if not isinstance(raw, dict):
         raise RequestRefused("the request body must be a JSON object")
     return cast("Fields", raw)
+
+
+def _parsed(body: bytes) -> Any:
+    """The body's JSON value, by a parser that takes a third of the time: the whole history comes with each call.
+
+    What it refuses (lone surrogates, deep nesting) the standard library has the last word on.
+    """
+    try:
+        return from_json(body)
+    except ValueError:
+        return json.loads(body)
 
 
 def flag(fields: Fields, name: str) -> bool:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from drydock.chat.refusal import RequestRefused, error_body
+from drydock.chat.refusal import RequestRefused
 from drydock.proxy.completion import Completion
 from drydock.proxy.dialects.base import Dialect
 from drydock.proxy.dialects.fields import (
@@ -50,7 +50,6 @@ TABLE = FieldTable(
 class ResponsesDialect:
     """The dialect; it has no state."""
 
-    name = "responses"
     streamed_codes: frozenset[str] = frozenset({"context_length_exceeded"})
 
     def parse(self, body: bytes, known: KnownMessages | None = None) -> ChatRequest:
@@ -82,8 +81,7 @@ class ResponsesDialect:
 
     def refusal(self, error: RequestRefused) -> bytes:
         """OpenAI's error object."""
-        kind = "server_error" if error.status >= 500 else "invalid_request_error"
-        return error_body(str(error), kind, code=error.code, param=error.param)
+        return error.body()
 
     def failure(self, error: RequestRefused) -> bytes:
         """A response that failed."""
