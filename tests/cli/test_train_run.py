@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from builders.demo_run import DIFFERENT_REWARDS, SLOW, build_demo_run
+from builders.demo_run import DIFFERENT_REWARDS, NO_REWARD, SLOW, build_demo_run
 from builders.driver import Driver, driver, mounts_below, processes_of
 
 from drydock.rollout.trajectory import Trajectory
@@ -274,3 +274,35 @@ def test_after_a_kill_nothing_runs_and_the_next_run_cleans_up(tmp_path: Path) ->
         assert_nothing_is_left(again, run)
     assert "removed what a killed run left" in again.output
     assert f"is kept as {run}.1" in again.output
+
+
+def test_a_task_that_never_works_is_dropped_and_the_run_goes_on(tmp_path: Path) -> None:
+    config = build_demo_run(tmp_path / "data", train_tasks=2, verifier=DIFFERENT_REWARDS)
+    broken = tmp_path / "data" / "train" / "train-0001"
+    (broken / "tests" / "test.sh").write_text(NO_REWARD)
+    run, state = tmp_path / "run", tmp_path / "state"
+    settings = [
+        f"sandbox.state_dir={state}",
+        "trainer.epochs=2",
+        "trainer.eval_before_train=false",
+        "trainer.eval_after_train=false",
+        "trainer.save_final_checkpoint=false",
+    ]
+    with driver(["train", str(config), *settings], state, tmp_path, {"CKPT_DIR": str(run)}) as running:
+        code = running.end()
+        assert_nothing_is_left(running, run)
+    assert code == 0, running.output
+    assert "task train-0001 is dropped as broken: verifier_error (2 of 2, blame: task)" in running.output
+    [line] = (run / "dropped_tasks.jsonl").read_text().splitlines()
+    assert json.loads(line)["path"] == str(broken)
+    first, second = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
+    assert (first["groups/retried"], first["tasks/dropped"], first["rollouts/graded"]) == (1, 1, 2)
+    assert (second["groups/retried"], second["tasks/dropped"], second["rollouts/graded"]) == (0, 1, 2)
+    steps = sorted(str(file.relative_to(run / "trajectories")) for file in run.glob("trajectories/*/train/*"))
+    assert [name for name in steps if name.endswith(".error")] == [
+        "step_1/train/train-0001_0.error",
+        "step_1/train/train-0001_1.error",
+    ]
+    kept = Trajectory.read(run / "trajectories" / "step_1" / "train" / "train-0001_0.error")
+    assert (kept.outcome, kept.evidence.verifier_output) == ("verifier_error", "the checker is broken")
+    assert list((run / "turns").glob("*")) == []

@@ -24,7 +24,7 @@ from drydock.recipes.shell_tasks.prepare import DemoData, prepare
 from drydock.recipes.shell_tasks.task import Kind, ShellTask, draw_task
 from drydock.recipes.shell_tasks.task_folder import write_task_folder
 from drydock.rollout import Outcome, RolloutSettings, RolloutSpec, preflight_task, run_rollout
-from drydock.rollout.outcome import read_reward
+from drydock.rollout.reward import RewardRule, read_reward
 from drydock.rollout.trial import run_trial
 from drydock.sandbox.requirements import check_local
 from drydock.training.config_file import load_run_config
@@ -158,7 +158,7 @@ async def test_the_solution_earns_1_and_nothing_earns_0(tmp_path: Path, settings
         folder = write_task_folder(task, tmp_path)
         end = await run_trial(RolloutSpec(task.name, folder, 1, "train", 0), oracle)
         assert end.failure is None
-        assert read_reward(end.rewards, "reward") == (1.0, None)
+        assert read_reward(end.rewards, RewardRule()) == (1.0, None)
         assert (await preflight_task(folder, settings)).reward == 0.0
 
 

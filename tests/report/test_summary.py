@@ -18,7 +18,8 @@ def shown(root: Path, updates: list[int]) -> str:
         metrics = {"reward/avg_raw_reward": 0.5, "rollouts/graded": 3, "rollouts/masked": 1, "policy/updates": count}
         MetricsFile(folder.metrics).write(step, metrics | {"outcome/graded": 3, "outcome/verifier_error": 1})
     output = io.StringIO()
-    audit = TokenAudit(trained_tokens=7, retokenized_tokens=2, unrecorded_tokens=1)
+    counts = {"retokenized_tokens": 2, "unrecorded_tokens": 1, "wrong_logprobs": 3, "unexplained_branches": 4}
+    audit = TokenAudit(trained_tokens=7, **counts)
     print_summary(folder, audit, Console(file=output, width=200))
     return output.getvalue()
 
@@ -27,7 +28,8 @@ def test_means_masked_rollouts_and_the_audit_are_said(tmp_path: Path) -> None:
     text = shown(tmp_path, [1] * 6)
     assert "rollouts: 18 graded, 6 masked (verifier_error 6)" in text
     assert "7 with loss mask 1" in text
-    assert "2 of them re-tokenized, 1 of them not in the sampler's record" in text
+    assert "2 of them re-tokenized, 1 of them not in the sampler's record, 3 of them with another log-prob" in text
+    assert "4 branches without a reason" in text
     assert "first 5" in text
     assert "no step changed the model" not in text
 

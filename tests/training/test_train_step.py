@@ -14,10 +14,7 @@ from drydock.training.config_file import load_run_config
 from drydock.training.policy_job import PolicyJob
 from drydock.training.task_set import Task
 from drydock.training.train_step import (
-    NoGradedRollout,
     assign_advantages,
-    collect_rollouts,
-    dominant_cause,
     rollout_metrics,
     scheduled_rate,
     train_step,
@@ -74,42 +71,6 @@ def group(task: str, rewards: Sequence[float | None]) -> list[Trajectory]:
         trajectory(task, reward, repetition=index, outcome=outcome)
         for index, (reward, outcome) in enumerate(zip(rewards, outcomes, strict=True))
     ]
-
-
-async def test_a_step_without_a_graded_rollout_is_tried_again() -> None:
-    attempts: list[int] = []
-
-    async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
-        attempts.append(attempt)
-        return group("a", [None, None] if attempt < 2 else [None, 0.0])
-
-    kept = await collect_rollouts([A], 1, config(), rollouts)
-    assert attempts == [0, 1, 2]
-    assert [one.reward for one in kept] == [None, 0.0]
-
-
-async def test_the_run_stops_with_the_dominant_cause_when_the_retries_are_used_up() -> None:
-    attempts = 0
-
-    async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
-        nonlocal attempts
-        attempts += 1
-        return [
-            trajectory(reward=None, outcome=Outcome.HARNESS_ERROR, error="the agent broke"),
-            trajectory(reward=None, outcome=Outcome.VERIFIER_ERROR, error="the verifier left no reward"),
-            trajectory(reward=None, outcome=Outcome.VERIFIER_ERROR, error="the verifier left no reward"),
-        ]
-
-    with pytest.raises(NoGradedRollout) as caught:
-        await collect_rollouts([A], 4, config("trainer.step_retries=2"), rollouts)
-    assert attempts == 3
-    for part in ("step 4", "3 attempts", "verifier_error (2 of 3)", "the verifier left no reward"):
-        assert part in str(caught.value)
-
-
-def test_a_cause_without_a_message_is_its_outcome() -> None:
-    cut = [trajectory(reward=None, outcome=Outcome.TURNS_EXHAUSTED)] * 2
-    assert dominant_cause(cut) == "turns_exhausted (2 of 2)"
 
 
 def test_advantages_are_relative_to_the_rollouts_own_group() -> None:

@@ -8,7 +8,7 @@ import sys
 import typer
 from rich.console import Console
 
-from drydock.cli import demo, jobs, sandbox, serve, service, sft, train, trajectories
+from drydock.cli import demo, doctor, jobs, sandbox, serve, service, sft, tasks, train, trajectories
 from drydock.errors import Blame, DrydockError
 
 app = typer.Typer(
@@ -20,10 +20,13 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("sft")(sft.sft)
 app.command("serve")(serve.serve)
+app.command("doctor")(doctor.doctor)
+app.command("reap")(sandbox.reap)
 app.add_typer(demo.app, name="demo")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(service.app, name="service")
+app.add_typer(tasks.app, name="tasks")
 app.add_typer(trajectories.app, name="trajectories")
 
 

@@ -11,9 +11,13 @@ from drydock.sandbox.locations import driver_state_dir
 
 def train(config: ConfigArgument, overrides: Overrides = None) -> None:
     """Train a model inside its agent harness on Harbor tasks."""
-    from drydock.report.progress import RunProgress
+    from drydock.sandbox.rootless import enter_user_namespace
     from drydock.training.config import RunConfig
-    from drydock.training.launch import launch
 
     run, secrets = read_run(RunConfig, config, overrides)
+    if run.sandbox.environment == "local":
+        enter_user_namespace()
+    from drydock.report.progress import RunProgress
+    from drydock.training.launch import launch
+
     raise typer.Exit(launch(run, secrets, run.sandbox.state_dir or driver_state_dir(), RunProgress()))

@@ -50,10 +50,7 @@ def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None
     graded = sum(record.get("rollouts/graded") or 0 for record in records)
     console.print(f"rollouts: {graded} graded, {masked} masked{_causes(records)}", markup=False)
     console.print(
-        f"tokens: {tokens.trained_tokens} with loss mask 1 (evaluations included), "
-        f"{tokens.retokenized_tokens} of them re-tokenized, "
-        f"{tokens.unrecorded_tokens} of them not in the sampler's record",
-        markup=False,
+        f"tokens: {tokens.trained_tokens} with loss mask 1 (evaluations included), {tokens.faults}", markup=False
     )
     steps = [record for record in records if "policy/updates" in record]
     if steps and not any(record["policy/updates"] for record in steps):

@@ -11,7 +11,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from drydock.harness.settings import AGENT_CLASS
-from drydock.harness.tool_schemas import TOOL_NAMES
+from drydock.harness.tool_schemas import DEFAULT_TOOLS
 
 
 class Section(BaseModel):
@@ -115,6 +115,13 @@ class TrainerConfig(Section):
     step_retries: int = Field(default=3, ge=0)
     """How often a step whose rollouts all failed is tried again before the run stops."""
 
+    group_retries: int = Field(default=1, ge=0)
+    """How often a task's group in which something broke and nothing was graded is run again, while others were
+    graded."""
+
+    task_strikes: int = Field(default=2, ge=0)
+    """A task is left out of the rest of the run after so many groups in a row in which all rollouts broke; 0: never."""
+
     policy: PolicyConfig = PolicyConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
 
@@ -126,6 +133,9 @@ class TrainerConfig(Section):
                 f"({self.train_batch_size})"
             )
         return self
+
+
+ToolCallFormat = Literal["deepseek", "glm", "harmony", "hermes", "llama_json", "mistral", "qwen_xml"]
 
 
 class SamplingConfig(Section):
@@ -155,11 +165,27 @@ class GeneratorConfig(Section):
     max_input_length: int = Field(default=40960, gt=0)
     """Context of a rollout in tokens: prompt and everything sampled."""
 
+    thinking: Literal["keep", "template"] = "keep"
+    """The policy's thinking of earlier turns: keep it as it was sampled, or show history as the chat template does,
+    which starts a branch at each user message where the template hides it."""
+
+    tool_call_format: ToolCallFormat | None = None
+    """How the policy writes tool calls. Default: as its chat template writes them."""
+
     num_parallel_generation_workers: int = Field(default=16, gt=0)
     """Rollouts that run at the same time."""
 
+    max_concurrent_calls: int = Field(default=256, gt=0)
+    """Chat calls of all rollouts that are at the sampler at the same time; others wait, rollouts taking turns."""
+
     unsubmitted: Literal["mask", "grade"] = "mask"
     """A rollout that ran out of turns or context without submitting: leave it out, or train its verifier's reward."""
+
+    replacement_share: float = Field(default=0.25, ge=0)
+    """Fresh rollouts that may replace broken ones in a step or evaluation, as a share of its rollouts; 0: none."""
+
+    replacements_per_rollout: int = Field(default=2, ge=0)
+    """How often one rollout is replaced at most."""
 
     sampling_params: SamplingConfig = SamplingConfig()
     eval_sampling_params: SamplingConfig | None = None
@@ -184,15 +210,49 @@ class DataConfig(Section):
     """Shuffle the training tasks, differently in each epoch."""
 
 
+class RewardConfig(Section):
+    key: str = Field(default="reward", min_length=1)
+    """Which number of reward.json is the reward; the one of reward.txt is named `reward`."""
+
+    weights: dict[str, float] = {}
+    """Numbers of reward.json by name: the reward is their sum, each times its weight, instead of `key`."""
+
+    lowest: float | None = Field(default=None, allow_inf_nan=False)
+    """Least reward that a task may give."""
+
+    highest: float | None = Field(default=None, allow_inf_nan=False)
+    """Greatest reward that a task may give."""
+
+    out_of_range: Literal["mask", "clip"] = "mask"
+    """A reward below `lowest` or above `highest`: leave the rollout out, or take the end of the range."""
+
+
 class AgentConfig(Section):
     import_path: str = AGENT_CLASS
-    """Driver-side Harbor agent, `module:Class`."""
+    """Driver-side Harbor agent, `module:Class`, or the environment variable HARBOR_AGENT."""
 
-    tools: list[str] = list(TOOL_NAMES)
-    """The agent's tools."""
+    kwargs: dict[str, object] = {}
+    """Keyword arguments of another agent than the default one, which takes the keys below instead."""
+
+    tools: list[str] = list(DEFAULT_TOOLS)
+    """The agent's tools: terminal or persistent_terminal, file_editor, think, task_tracker, finish, `module:Class`; or
+    the environment variable OPENHANDS_TOOLS, joined by commas."""
 
     system_prompt_file: Path | None = None
-    """Template of the system prompt. Default: the short one that ships with Drydock."""
+    """Template of the system prompt; or OPENHANDS_SYSTEM_PROMPT_FILE. Default: the short one of Drydock."""
+
+    skills: list[Path] = []
+    """SKILL.md files, or folders with one, that are listed in the prompt and put into the sandbox; or the environment
+    variable HARBOR_SKILL, joined by colons."""
+
+    max_sampled_tokens: int | None = Field(default=None, gt=0)
+    """Tokens that a rollout may sample in all its turns; looked at before each turn. Default: no limit."""
+
+    max_seconds: float | None = Field(default=None, gt=0)
+    """Seconds after which no further turn is begun; `deadlines.agent_s` cuts off instead. Default: no limit."""
+
+    condense_after_events: int | None = Field(default=None, ge=10)
+    """Events of a conversation after which the policy is asked to sum the older half up. Default: never."""
 
     transport: Literal["direct", "litellm"] = "direct"
     """How the SDK's chat calls reach the proxy: one shared HTTP client, or the SDK's own litellm path (slower)."""
@@ -311,7 +371,7 @@ class DeadlineConfig(TrainerDeadlineConfig):
     """The verifier's part of a rollout. A task's own shorter limit wins."""
 
     sampling_call_s: float = Field(default=600.0, gt=0)
-    """One turn to be sampled."""
+    """One turn to be sampled; as long may a call wait for a place at the sampler before."""
 
     weight_sync_s: float = Field(default=600.0, gt=0)
     """New weights to be confirmed by the sampler."""
@@ -323,6 +383,7 @@ class RunConfig(Section):
     trainer: TrainerConfig = TrainerConfig()
     generator: GeneratorConfig = GeneratorConfig()
     data: DataConfig = DataConfig()
+    reward: RewardConfig = RewardConfig()
     agent: AgentConfig = AgentConfig()
     sandbox: SandboxConfig = SandboxConfig()
     service: ServiceConfig = ServiceConfig()

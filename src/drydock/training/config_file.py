@@ -21,6 +21,7 @@ PATH_KEYS = (
     "data.train",
     "data.eval",
     "agent.system_prompt_file",
+    "agent.skills",
     "trainer.ckpt_path",
     "sandbox.state_dir",
     "trainer.policy.model.path",

@@ -17,7 +17,7 @@ from drydock.training.model_folder import check_model_folder
 from drydock.training.plan import RunPlan, plan_run
 from drydock.training.run_audit import audit_run_folder
 from drydock.training.run_folder import RunFolder
-from drydock.training.run_lock import driver_lock
+from drydock.training.run_lock import run_lock
 from drydock.training.run_log import logged_run, note_stopped
 from drydock.training.run_service import Secrets, check_service, run_service
 from drydock.training.stopping import run_until_stopped
@@ -31,7 +31,7 @@ def launch(config: RunConfig, secrets: Secrets, state_dir: Path, progress: RunPr
     plan = plan_run(config)
     for warning in plan.warnings:
         progress.note(f"warning: {warning}")
-    with driver_lock(state_dir, folder.root), progress:
+    with run_lock(state_dir, folder.root), progress:
         return run_until_stopped(
             lambda: _run(config, secrets, state_dir, plan, folder, progress),
             lambda name: progress.note(f"{name}: stopping the rollouts and cancelling the job"),
@@ -45,13 +45,16 @@ async def _run(
     progress.waiting("the agent harness to be imported")
     from drydock.chat.template import ChatTemplate
     from drydock.rollout.pool import size_default_executor
-    from drydock.training.session import RolloutSession, check_sandbox
+    from drydock.training.sandbox_ready import check_environments, check_sandbox
+    from drydock.training.session import RolloutSession
 
     size_default_executor(config.generator.num_parallel_generation_workers)
     context = config.generator.max_input_length
     check_model_folder(config.trainer.policy.model.path, context, "generator.max_input_length")
     template = ChatTemplate.load(config.trainer.policy.model.path)
-    check_sandbox(config, state_dir, progress)
+    check_sandbox(config.sandbox, state_dir, progress.note)
+    tasks = {task.path: None for task in (*plan.train_tasks, *plan.eval_tasks)}
+    await asyncio.to_thread(check_environments, config.sandbox, list(tasks))
     await check_service(config.service, secrets, progress)
     session = RolloutSession(config, plan, template, state_dir)
     async with deadline("the first task to be graded by an agent that does nothing", config.deadlines.preflight_s):

@@ -6,6 +6,7 @@ folder. It writes everything as it goes, so that a run that is stopped keeps all
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,17 +17,21 @@ from drydock.report.metrics import MetricsFile
 from drydock.report.progress import RunProgress
 from drydock.report.reward_graph import draw_reward_graph
 from drydock.rollout.pool import RolloutPool
+from drydock.rollout.replacement import Replacements
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trajectory import Trajectory
+from drydock.training.causes import dominant_cause
 from drydock.training.config import RunConfig
 from drydock.training.demonstrations import read_demonstrations, supervised_rows
 from drydock.training.evaluation import evaluation_metrics
+from drydock.training.group_rollouts import NoGradedRollout
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import PolicyJob
 from drydock.training.run_audit import audit_trajectories
 from drydock.training.run_folder import RunFolder, Split, keep_checkpoint
+from drydock.training.task_memory import TaskMemory
 from drydock.training.task_set import Task
-from drydock.training.train_step import dominant_cause, train_step
+from drydock.training.train_step import train_step
 from drydock.training.warm_start import run_stage
 
 log = logging.getLogger(__name__)
@@ -46,6 +51,7 @@ class TrainingLoop:
     system_prompt: str
     tools: list[dict]
     progress: RunProgress
+    memory: TaskMemory
 
     async def run(self) -> None:
         """The whole run; metrics, trajectories and the graph are on disk when it returns."""
@@ -83,25 +89,40 @@ class TrainingLoop:
             await self.job.sync()
 
     async def _train(self, step: int, tasks: Sequence[Task]) -> None:
+        tasks = self.memory.still_used(tasks)
+        if not self.memory.still_used(self.plan.train_tasks):
+            raise NoGradedRollout(f"every task of data.train was dropped as broken; see {self.folder.dropped_tasks}")
+        if not tasks:
+            self.progress.note(f"step {step} of {self.plan.steps} is left out: all of its tasks were dropped as broken")
+            return
         group = self.config.generator.n_samples_per_prompt
+        replaced: list[Trajectory] = []
 
         async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
             total = len(tasks) * group
-            with self.progress.counted(f"step {step} of {self.plan.steps}: rollouts", total) as counter:
+            again = f", attempt {attempt + 1}" if attempt else ""
+            with self.progress.counted(f"step {step} of {self.plan.steps}{again}: rollouts", total) as counter:
                 specs = self._specs(tasks, step, "train", group, attempt)
-                trajectories = await self._finished(self.pool, specs, counter.advance)
+                trajectories = await self._finished(self.pool, specs, counter.advance, replaced)
             if all(trajectory.masked for trajectory in trajectories):
-                attempts = self.config.trainer.step_retries + 1
                 cause = dominant_cause(trajectories)
-                self.progress.note(f"step {step}, attempt {attempt + 1} of {attempts}: no rollout was graded: {cause}")
+                self.progress.note(f"step {step}, attempt {attempt + 1}: no rollout was graded: {cause}")
             return trajectories
 
-        result = await train_step(tasks, step, self.job, self.config, rollouts)
+        try:
+            result = await train_step(tasks, step, self.job, self.config, rollouts, self.memory)
+        finally:
+            for gone in self.memory.dropped.values():
+                if gone.step == step:
+                    self.progress.note(f"task {gone.task} is dropped as broken: {gone.cause}; see {gone.path}")
         self._write_trajectories(result.trajectories)
         audited = audit_trajectories(result.trajectories)
         metrics = result.metrics | {
+            "rollouts/replaced": len(replaced),
             "tokens/retokenized": audited.retokenized_tokens,
             "tokens/unrecorded": audited.unrecorded_tokens,
+            "tokens/wrong_logprobs": audited.wrong_logprobs,
+            "generate/unexplained_branches": audited.unexplained_branches,
         }
         MetricsFile(self.folder.metrics).write(step, metrics)
         await self._draw()
@@ -113,9 +134,11 @@ class TrainingLoop:
         tasks = self.plan.eval_tasks
         with self.progress.counted(f"evaluation at step {step}: rollouts", len(tasks) * samples) as counter:
             specs = self._specs(tasks, step, "eval", samples, 0)
-            trajectories = await self._finished(self.eval_pool, specs, counter.advance)
+            replaced: list[Trajectory] = []
+            trajectories = await self._finished(self.eval_pool, specs, counter.advance, replaced)
         self._write_trajectories(trajectories)
         metrics = evaluation_metrics(trajectories, time.monotonic() - started)
+        metrics["eval/all/replaced"] = len(replaced)
         MetricsFile(self.folder.metrics).write(step, metrics)
         await self._draw()
         score = metrics["eval/all/avg_score"]
@@ -146,20 +169,31 @@ class TrainingLoop:
         ]
 
     async def _finished(
-        self, pool: RolloutPool, specs: Sequence[RolloutSpec], advance: Callable[[], None]
+        self,
+        pool: RolloutPool,
+        specs: Sequence[RolloutSpec],
+        advance: Callable[[], None],
+        replaced: list[Trajectory],
     ) -> list[Trajectory]:
-        """Run `specs`; what is done is written at once where nothing more comes of it: stopped, or none graded."""
+        """Run `specs`; those that were replaced by fresh ones are added to `replaced`.
+
+        What nothing more comes of is written at once: rollouts without a reward, all of them when the run is stopped.
+        """
         done: list[Trajectory] = []
+        generator = self.config.generator
+        budget = math.ceil(generator.replacement_share * len(specs))
+        fresh = Replacements(budget, generator.replacements_per_rollout)
 
         def note(trajectory: Trajectory) -> None:
             done.append(trajectory)
             advance()
 
         try:
-            return await pool.run(specs, on_done=note)
+            return await pool.run(specs, on_done=note, replacements=fresh)
         finally:
-            if len(done) < len(specs) or all(trajectory.masked for trajectory in done):
-                self._write_trajectories(done)
+            replaced += fresh.replaced
+            stopped = len(done) < len(specs)
+            self._write_trajectories([*fresh.replaced, *(one for one in done if stopped or one.masked)])
 
     def _write_trajectories(self, trajectories: Sequence[Trajectory]) -> None:
         for trajectory in trajectories:
@@ -178,8 +212,9 @@ def _step_line(step: int, steps: int, metrics: dict) -> str:
         update = f"mismatch {metrics['mismatch/logprob_diff_max']:.1e}"
     else:
         update = "no update: in each group all rewards are equal"
+    replaced = f"  replaced {metrics['rollouts/replaced']}" if metrics["rollouts/replaced"] else ""
     return (
         f"step {step:>3} of {steps}  reward {reward:.3f}  graded {metrics['rollouts/graded']}"
-        f"  masked {metrics['rollouts/masked']}  {update}"
+        f"  masked {metrics['rollouts/masked']}{replaced}  {update}"
         f"  {metrics['timing/generate']:.1f} + {metrics['timing/train_critic_and_policy']:.1f} s"
     )

@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from drydock.errors import UserError
 from drydock.proxy.audit import TokenAudit, audit
 from drydock.rollout.trajectory import Trajectory
+from drydock.rollout.trajectory_files import files_of_run, read_trajectory
 
 
 def audit_trajectories(trajectories: Iterable[Trajectory]) -> TokenAudit:
@@ -17,12 +15,4 @@ def audit_trajectories(trajectories: Iterable[Trajectory]) -> TokenAudit:
 
 def audit_run_folder(root: Path) -> TokenAudit:
     """Totals over every trajectory file of a run. Raises UserError naming a file that is none."""
-    files = sorted(file for file in (root / "trajectories").glob("step_*/*/*") if file.suffix in (".json", ".error"))
-    return audit_trajectories(_read(file) for file in files)
-
-
-def _read(file: Path) -> Trajectory:
-    try:
-        return Trajectory.read(file)
-    except ValidationError as error:
-        raise UserError(f"{file} is not a trajectory file: {error.errors()[0]['msg']}") from None
+    return audit_trajectories(read_trajectory(file) for file in files_of_run(root))

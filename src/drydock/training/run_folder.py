@@ -64,6 +64,11 @@ class RunFolder:
         return self.root / "resume.json"
 
     @property
+    def dropped_tasks(self) -> Path:
+        """Tasks that the run goes on without, one JSON object a line; only there when there are any."""
+        return self.root / "dropped_tasks.jsonl"
+
+    @property
     def service_state(self) -> Path:
         return self.root / "service"
 

@@ -1,42 +1,29 @@
-"""One run at a time on a driver: an advisory lock that dies with its process.
+"""One run at a time in a run folder: an advisory lock that dies with its process.
 
-Two drivers on one machine would share its sandboxes' state (a start reaps what a killed driver left) and its cores, so
-the second one is refused, naming the first.
+Runs in different folders go on beside each other: each sandbox is locked by its owner, so none reaps another's.
 """
 
-import fcntl
-import json
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from drydock.errors import UserError
+from drydock.file_lock import try_lock
 
 
 @contextmanager
-def driver_lock(state_dir: Path, run_folder: Path) -> Iterator[None]:
-    """Hold the driver's lock. Raises UserError when another run holds it."""
-    state_dir.mkdir(parents=True, exist_ok=True)
-    file = state_dir / "driver.lock"
-    with file.open("a+") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(_refusal(file)) from None
-        stream.truncate(0)
-        stream.write(json.dumps({"pid": os.getpid(), "run_folder": str(run_folder)}))
-        stream.flush()
-        yield
-
-
-def _refusal(file: Path) -> str:
+def run_lock(state_dir: Path, run_folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder. Raises UserError when another run holds it."""
+    locks = state_dir / "runs"
+    locks.mkdir(parents=True, exist_ok=True)
+    file = locks / f"{hashlib.sha256(os.fsencode(run_folder.resolve())).hexdigest()[:16]}.lock"
+    descriptor = try_lock(file)
+    if descriptor is None:
+        raise UserError(f"another run is starting or going on in {run_folder}: wait for it, or choose another folder")
     try:
-        holder = json.loads(file.read_text())
-        who = f"process {holder['pid']}, folder {holder['run_folder']}"
-    except (ValueError, KeyError, OSError):
-        who = f"see {file}"
-    return (
-        f"another run is going on on this driver ({who}): wait for it, stop it with "
-        "`kill -TERM` on that process, or give this run its own sandbox.state_dir"
-    )
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        os.close(descriptor)

@@ -9,51 +9,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drydock.chat.parsers.hermes import HermesParser
+from drydock.chat.reply_reader import ReplyReader, reader_for, reader_named
 from drydock.chat.template import ChatTemplate
 from drydock.client import TrainingClient
-from drydock.errors import SandboxUnavailable
 from drydock.harness.prompt import system_prompt
+from drydock.harness.settings import AGENT_CLASS
+from drydock.harness.skills import read_skills
 from drydock.harness.tool_schemas import tool_schemas
 from drydock.proxy.server import ChatProxy, ProxySettings
 from drydock.proxy.service_sampler import ServiceSampler
 from drydock.report.progress import RunProgress
 from drydock.rollout.pool import RolloutPool
 from drydock.rollout.preflight import preflight_task
-from drydock.rollout.settings import SANDBOXES, RolloutDeadlines, RolloutSettings
+from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.trial_config import load_classes
-from drydock.sandbox.locations import sandboxes_in
-from drydock.sandbox.reaper import reap
-from drydock.sandbox.requirements import check_local
 from drydock.training.config import RunConfig, SamplingConfig
 from drydock.training.demonstrations import read_demonstrations
 from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
+from drydock.training.reward_config import reward_rule
 from drydock.training.run_folder import RunFolder
+from drydock.training.sandbox_ready import environment_kwargs
+from drydock.training.task_memory import TaskMemory
 from drydock.wire.rest import SamplingParams
 
 CALL_GRACE_S = 30.0
-"""How much longer than the chat proxy the agent waits for a turn, so that it is the proxy that names the cause."""
-
-
-def check_sandbox(config: RunConfig, state_dir: Path, progress: RunProgress) -> None:
-    """Remove what a killed driver left. Raises SandboxUnavailable, naming every remedy, when sandboxes cannot work."""
-    if config.sandbox.environment not in SANDBOXES:
-        return
-    cache_dir = config.sandbox.kwargs.get("cache_dir")
-    requirements = check_local(Path(str(cache_dir)) if cache_dir else None)
-    missing = [requirement for requirement in requirements if not requirement.ok]
-    if missing and config.sandbox.environment == "local":
-        reasons = "; ".join(
-            f"{requirement.name}: {requirement.detail}, remedy: {requirement.remedy}" for requirement in missing
-        )
-        raise SandboxUnavailable(
-            f"the local sandbox cannot work on this machine: {reasons}. For tasks that you trust, run them on this "
-            "machine itself: HARBOR_ALLOW_HOST_EXEC=1 and sandbox.environment=host"
-        )
-    for leftover in reap(sandboxes_in(state_dir)):
-        progress.note(f"removed what a killed run left: {leftover}")
+"""How much longer than the chat proxy may take for a turn the agent waits, so that the proxy names the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +49,8 @@ class RolloutSession:
 
     @property
     def system_prompt(self) -> str:
-        return system_prompt(self.config.agent.system_prompt_file, tuple(self.config.agent.tools))
+        agent = self.config.agent
+        return system_prompt(agent.system_prompt_file, agent.tools, read_skills(agent.skills))
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -85,7 +68,18 @@ class RolloutSession:
             read_demonstrations(stage.conversations)
         report = await preflight_task(self.plan.train_tasks[0].path, self.settings())
         seconds = sum(report.timings.values())
-        return f"task {report.task} works: doing nothing earns {report.reward:g} ({seconds:.1f} s)"
+        reader = self.reader
+        assumed = "" if reader.format_known else ", as which a template is read that names no format"
+        return (
+            f"task {report.task} works: doing nothing earns {report.reward:g} ({seconds:.1f} s); "
+            f"tool calls are read as {reader.format}{assumed}"
+        )
+
+    @property
+    def reader(self) -> ReplyReader:
+        """What reads the policy's turns: by the format that the configuration names, or else the template's."""
+        name = self.config.generator.tool_call_format
+        return reader_for(self.template) if name is None else reader_named(name, self.template)
 
     def settings(self) -> RolloutSettings:
         """Settings of the rollouts."""
@@ -97,19 +91,21 @@ class RolloutSession:
             "max_turns": config.generator.max_turns,
             "command_timeout_s": agent.command_timeout_s,
             "max_output_chars": agent.max_output_chars,
-            "call_timeout_s": config.deadlines.sampling_call_s + CALL_GRACE_S,
+            "call_timeout_s": 2 * config.deadlines.sampling_call_s + CALL_GRACE_S,
             "transport": agent.transport,
+            "skills": [str(skill) for skill in agent.skills],
+            "max_sampled_tokens": agent.max_sampled_tokens,
+            "max_seconds": agent.max_seconds,
+            "condense_after_events": agent.condense_after_events,
         }
-        environment_kwargs = dict(config.sandbox.kwargs)
-        if config.sandbox.environment in SANDBOXES:
-            environment_kwargs.setdefault("state_dir", str(sandboxes_in(self.state_dir)))
         limits = config.deadlines
         return RolloutSettings(
             agent=agent.import_path,
-            agent_kwargs=agent_kwargs,
+            agent_kwargs=agent_kwargs if agent.import_path == AGENT_CLASS else dict(agent.kwargs),
             environment=config.sandbox.environment,
-            environment_kwargs=environment_kwargs,
+            environment_kwargs=environment_kwargs(config.sandbox, self.state_dir),
             pass_env=tuple(config.sandbox.pass_env),
+            reward=reward_rule(config.reward),
             unsubmitted=config.generator.unsubmitted,
             deadlines=RolloutDeadlines(
                 sandbox_start_s=limits.sandbox_start_s, agent_s=limits.agent_s, verifier_s=limits.verifier_s
@@ -118,20 +114,26 @@ class RolloutSession:
 
     def proxy(self, sampler: ServiceSampler, sampling: SamplingConfig, turns: Path) -> ChatProxy:
         """A chat proxy that samples with the given settings and logs turns in the folder `turns`."""
+        return ChatProxy(self.template, self.reader, sampler, self.proxy_settings(sampling, turns))
+
+    def proxy_settings(self, sampling: SamplingConfig, turns: Path) -> ProxySettings:
+        """Settings of such a proxy."""
         params = SamplingParams(
             max_tokens=sampling.max_generate_length,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
         )
-        settings = ProxySettings(
+        return ProxySettings(
             sampling=params,
             context_tokens=self.config.generator.max_input_length,
             max_new_tokens=sampling.max_generate_length,
             call_deadline_s=self.config.deadlines.sampling_call_s,
+            admission_deadline_s=self.config.deadlines.sampling_call_s,
+            max_concurrent_calls=self.config.generator.max_concurrent_calls,
+            thinking=self.config.generator.thinking,
             turn_log=turns,
         )
-        return ChatProxy(self.template, HermesParser(), sampler, settings)
 
     @asynccontextmanager
     async def training_loop(
@@ -158,4 +160,5 @@ class RolloutSession:
                     system_prompt=self.system_prompt,
                     tools=self.tools,
                     progress=progress,
+                    memory=TaskMemory(self.config.trainer.task_strikes, folder.dropped_tasks),
                 )

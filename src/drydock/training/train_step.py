@@ -4,59 +4,34 @@ import logging
 import statistics
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drydock.errors import DrydockError, JobFailed
+from drydock.errors import JobFailed
 from drydock.rollout.outcome import Outcome
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.advantages import group_advantages
 from drydock.training.batch import policy_batch, rows_of
 from drydock.training.config import RunConfig
+from drydock.training.group_rollouts import Rollouts, by_task, collect_rollouts
 from drydock.training.policy_job import PolicyJob
+from drydock.training.task_memory import DroppedTask, TaskMemory
 from drydock.training.task_set import Task
 
 log = logging.getLogger(__name__)
-
-Rollouts = Callable[[Sequence[Task], int, int], Awaitable[list[Trajectory]]]
-"""(tasks, step, attempt) to the trajectories of all their rollouts, group after group."""
 
 LOSS_REDUCTION = {"sequence_mean": "seq-mean-token-mean", "token_mean": "token-mean"}
 SIGNIFICANT_ADVANTAGE = 1e-9
 
 
-class NoGradedRollout(DrydockError):
-    """Every rollout of a step failed, attempt after attempt."""
-
-
 @dataclass(frozen=True, slots=True)
 class StepResult:
+    """dropped: tasks that were found broken in this step; their rollouts are not among the trajectories."""
+
     trajectories: list[Trajectory]
     metrics: dict[str, Any]
-
-
-async def collect_rollouts(tasks: Sequence[Task], step: int, config: RunConfig, rollouts: Rollouts) -> list[Trajectory]:
-    """The step's trajectories; tried again with fresh sandboxes while not one of them is graded.
-
-    Raises NoGradedRollout, naming the dominant cause, when the retries are used up.
-    """
-    attempts = config.trainer.step_retries + 1
-    cause = ""
-    for attempt in range(attempts):
-        trajectories = await rollouts(tasks, step, attempt)
-        if any(trajectory.reward is not None for trajectory in trajectories):
-            return trajectories
-        cause = dominant_cause(trajectories)
-        log.warning("step %d, attempt %d of %d: no rollout was graded: %s", step, attempt + 1, attempts, cause)
-    raise NoGradedRollout(f"step {step}: none of its rollouts was graded in {attempts} attempts; most often: {cause}")
-
-
-def dominant_cause(trajectories: Sequence[Trajectory]) -> str:
-    """The most frequent outcome, how often it came, and one of its error messages."""
-    outcome, count = Counter(trajectory.outcome for trajectory in trajectories).most_common(1)[0]
-    example = next((t.error for t in trajectories if t.outcome is outcome and t.error), None)
-    return f"{outcome.value} ({count} of {len(trajectories)})" + (f", e.g. {example}" if example else "")
+    dropped: list[DroppedTask]
 
 
 def check_version(trajectories: Sequence[Trajectory], version: int) -> None:
@@ -75,10 +50,7 @@ def check_version(trajectories: Sequence[Trajectory], version: int) -> None:
 
 def assign_advantages(trajectories: Sequence[Trajectory], config: RunConfig) -> None:
     """Set each trajectory's advantage within its group (the rollouts of one task)."""
-    groups: dict[str, list[Trajectory]] = {}
-    for trajectory in trajectories:
-        groups.setdefault(trajectory.task, []).append(trajectory)
-    for group in groups.values():
+    for group in by_task(trajectories).values():
         rewards = [trajectory.reward for trajectory in group]
         advantages = group_advantages(rewards, normalize_by_std=config.trainer.algorithm.grpo_norm_by_std)
         for trajectory, advantage in zip(group, advantages, strict=True):
@@ -131,12 +103,22 @@ def scheduled_rate(config: RunConfig, step: int) -> float:
 
 
 async def train_step(
-    tasks: Sequence[Task], step: int, job: PolicyJob, config: RunConfig, rollouts: Rollouts
+    tasks: Sequence[Task],
+    step: int,
+    job: PolicyJob,
+    config: RunConfig,
+    rollouts: Rollouts,
+    memory: TaskMemory | None = None,
 ) -> StepResult:
-    """Run the step and return its trajectories, advantages set, and its metrics."""
+    """Run the step and return its trajectories, advantages set, and its metrics.
+
+    memory: what is known of the run's tasks. Default: nothing.
+    """
+    memory = memory or TaskMemory(config.trainer.task_strikes)
     started = time.monotonic()
     version = job.version
-    trajectories = await collect_rollouts(tasks, step, config, rollouts)
+    collected = await collect_rollouts(tasks, step, config, rollouts, memory)
+    trajectories = collected.trajectories
     check_version(trajectories, version)
     generated = time.monotonic()
     assign_advantages(trajectories, config)
@@ -148,12 +130,14 @@ async def train_step(
     metrics = rollout_metrics(trajectories) | update
     metrics |= {
         "policy/version": version,
+        "groups/retried": collected.groups_retried,
+        "tasks/dropped": len(memory.dropped),
         "timing/generate": generated - started,
         "timing/train_critic_and_policy": updated - generated,
         "timing/sync_weights": ended - updated,
         "timing/step": ended - started,
     }
-    return StepResult(trajectories, metrics)
+    return StepResult(trajectories, metrics, collected.dropped)
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, Any]:

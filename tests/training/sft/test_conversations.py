@@ -50,7 +50,7 @@ def test_calls_without_ids_are_joined_to_their_results_in_order(tmp_path: Path):
         ([{"role": "system", "content": "s"}, ANSWER], "starts with a user message"),
         ([USER], "an assistant's"),
         ([USER, ANSWER, ANSWER], r"messages\[2\] is an assistant's after an assistant's"),
-        ([USER, {**ANSWER, "reasoning_content": "hm"}], r"messages\[1\]\.reasoning_content is not known"),
+        ([USER, {**ANSWER, "audio": {"id": "a"}}], r"messages\[1\]\.audio is not known"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, ANSWER], "only text is supported"),
         ([USER, {"role": "tool", "content": "t"}, ANSWER], "tool_call_id is missing"),
     ],

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from builders.chat_families.qwen import QWEN3
 from builders.tiny_tokenizer import build_tiny_tokenizer
 
 from drydock.chat.messages import parse_message
@@ -88,13 +89,28 @@ def test_a_template_that_writes_something_after_a_turn_is_refused(tmp_path: Path
         row_of(template, CONVERSATION)
 
 
-def test_call_ids_that_are_used_twice_are_refused(tmp_path: Path):
-    """The ledger finds its place by them, so equal ones could send a later turn to an earlier place."""
+def test_call_ids_that_are_used_twice_change_nothing(tmp_path: Path):
+    """The ledger finds its place by them, so equal ones must not send a later turn to an earlier place."""
     template = load(tmp_path)
     talk = [CONVERSATION[1]]
     for n in range(2):
         talk += [{"role": "assistant", "content": None, "tool_calls": [CALL]}]
         talk += [{"role": "tool", "tool_call_id": "c1", "content": f"result {n}"}]
     talk += [{"role": "assistant", "content": "Done."}]
-    with pytest.raises(ConfigError, match=r"^data\.jsonl:7: .*ids of tool calls used twice"):
-        row_of(template, talk)
+    row = row_of(template, talk)
+    forms = [parse_message(message, place).template_form() for place, message in enumerate(talk)]
+    assert list(row.token_ids) == template.encode(template.render(forms, None, False).rstrip("\n"))
+
+
+def test_thinking_is_trained_where_the_template_writes_it(tmp_path: Path):
+    template = QWEN3(tmp_path)
+    thinking = {"role": "assistant", "content": "Here.", "reasoning_content": "Not there."}
+    row = row_of(template, [{"role": "user", "content": "Where?"}, thinking])
+    trained = [token for token, own in zip(row.token_ids, row.loss_mask, strict=True) if own]
+    assert template.decode(trained) == "<think>\nNot there.\n</think>\n\nHere.<|im_end|>"
+
+
+def test_thinking_that_the_template_does_not_write_is_refused(tmp_path: Path):
+    thinking = {"role": "assistant", "content": "Here.", "reasoning_content": "Not there."}
+    with pytest.raises(ConfigError, match=r"data\.jsonl:7: .*does not write reasoning_content \(messages\[1\]\)"):
+        row_of(load(tmp_path), [{"role": "user", "content": "Where?"}, thinking])

@@ -2,8 +2,9 @@
 
 `messages` is a list as OpenAI's clients write it: roles, content as a text or as text parts, tool calls; `tools` is a
 list of function schemas, or the same as a JSON text. Tool calls may leave out their ids, which then are made up, and
-may hold their arguments as an object. Other columns are ignored; a key of a message that would be lost (the thinking of
-a `reasoning_content`, a picture) is refused, because the model would be taught another conversation than was given.
+may hold their arguments as an object. An assistant's thinking is its `reasoning_content`, for templates that write it.
+Other columns are ignored; a key of a message that would be lost (a picture, say) is refused, because the model would be
+taught another conversation than was given.
 """
 
 import json
@@ -16,7 +17,7 @@ from drydock.chat.messages import Message, parse_message
 from drydock.chat.refusal import RequestRefused
 from drydock.errors import ConfigError
 
-KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")
+KEYS = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ It is played through the proxy's own ledger, the given assistant turns standing 
 is the difference of two renderings by the model's chat template: the conversation with the turn, and the conversation
 before it with the generation prompt. Its tokens, the end of the turn included, have loss mask 1, all others 0. Where
 the first rendering does not begin with the second, or writes something else after the turn's end, tokens could not be
-told apart exactly, and the conversation is refused.
+told apart exactly, and the conversation is refused; so is one whose thinking the template does not write.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def supervised_row(
                 prompt = ledger.extend(messages[:place], tools)
                 ids = turn_ids(messages, place, tools, template)
                 turn = SampledTurn(ids, (0.0,) * len(ids), 0, "stop", "")
-                ledger.record(prompt, turn, ParsedReply(message.text or None, message.calls))
+                ledger.record(prompt, turn, _as_reply(message))
                 turns += 1
     except TemplateError as error:
         raise ConfigError(f"{origin}: {error}") from error
@@ -46,25 +46,16 @@ def supervised_row(
     return Row(samples[0].token_ids, samples[0].loss_mask, samples[0].logprobs, advantage=0.0, weight=1.0)
 
 
+def _as_reply(message: Message) -> ParsedReply:
+    return ParsedReply(message.text or None, message.calls, message.reasoning or None)
+
+
 def turn_ids(
     messages: Sequence[Message], place: int, tools: list[dict[str, Any]] | None, template: ChatTemplate
 ) -> tuple[int, ...]:
     """The tokens that a policy would sample as `messages[place]`: as the template writes it, its end token included.
 
-    Raises TemplateError when two renderings do not show them exactly.
+    Raises TemplateError when the template does not show them exactly.
     """
     forms = [message.template_form() for message in messages[: place + 1]]
-    before = template.render(forms[:-1], tools, True)
-    whole = template.render(forms, tools, False)
-    text, end, rest = whole.removeprefix(before).rpartition(template.turn_end)
-    if not whole.startswith(before) or not end:
-        raise TemplateError(
-            f"the chat template of {template.origin} does not write an assistant turn after its generation prompt "
-            f"(messages[{place}]); it cannot be tokenized as the policy would sample it"
-        )
-    if rest.strip():
-        raise TemplateError(
-            f"the chat template of {template.origin} writes {rest[:20]!r} after the end of an assistant turn "
-            f"(messages[{place}]), so what the policy would sample cannot be told exactly"
-        )
-    return tuple(template.encode(text + end))
+    return template.turn_ids(forms, tools)
