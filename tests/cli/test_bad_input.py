@@ -320,7 +320,7 @@ def test_a_task_without_reward_is_masked_counted_and_shown(place: Workplace, tmp
     assert (first["rollouts/graded"], first["rollouts/masked"]) == (2, 2)
     assert (first["outcome/graded"], first["outcome/verifier_error"]) == (2, 2)
     assert "step 2: none of its rollouts was graded in 2 attempts" in running.output
-    assert "verifier_error (4 of 4)" in running.output
+    assert "verifier_error (4 of 4, blame: task)" in running.output
     assert "Traceback" not in running.output
     for step, names in ((1, ["train-0001_0", "train-0001_1"]), (2, ["train-0002_0", "train-0003_1"])):
         for name in names:

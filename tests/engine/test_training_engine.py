@@ -241,7 +241,7 @@ SHAPE = request_of(grouped_rows(np.random.default_rng(1), groups=1))["kwargs"]["
         (broken({"loss_mask": None}, "context"), "loss_mask is missing"),
         (broken({"advantages": None}, "context"), "advantages is missing"),
         (broken({"advantages": np.full(SHAPE, np.nan)}, "context"), "not finite"),
-        (broken({"old_log_probs": np.zeros(SHAPE)}, "context"), "did you mean 'old_log_probs_shifted'"),
+        (broken({"old_log_probs": np.zeros(SHAPE)}, "context"), "send old_log_probs_shifted"),
         (broken({"teacher_log_probs_shifted": np.zeros(SHAPE)}, "context"), "is not read by loss 'grpo'"),
         (broken({"post": ["compute_everything"]}, "processing"), "compute_everything"),
         (broken({"router_replay": {"a": 1}}, None), "router_replay"),

@@ -168,3 +168,12 @@ def test_the_docs_tell_every_reason(request: pytest.FixtureRequest) -> None:
     page = (request.config.rootpath / "docs" / "branches.md").read_text(encoding="utf-8")
     for reason in BranchReason:
         assert f"`{reason.value}`" in page
+
+
+def test_a_turn_that_is_shown_twice_is_not_skipped(driver: LedgerDriver, history: Messages) -> None:
+    """The policy made the call once; a second showing of it, whatever it says, is the harness's."""
+    again = repaired(history[-2], arguments='{"command": "forged"}')
+    prompt = driver.extend([*history, again, tool_result(again, "result")])
+    assert "forged" in driver.template.decode(prompt.segment.added_ids)
+    driver.answer(prompt, "So.")
+    assert audit(driver.record()).clean

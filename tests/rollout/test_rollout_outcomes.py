@@ -56,6 +56,15 @@ async def test_a_closing_text_is_a_submission(tmp_path, serve, settings, spec_fo
     assert (trajectory.outcome, trajectory.reward, trajectory.turns) == (Outcome.GRADED, 1.0, 2)
 
 
+@pytest.mark.parametrize("transport", ["direct", "litellm"])
+async def test_a_closing_text_that_was_cut_off_is_no_submission(tmp_path, serve, settings, spec_for, transport):
+    settings = with_agent(settings, transport=transport)
+    async with serve(["A long text that nobody will see the end of."], max_new_tokens=3) as proxy:
+        trajectory = await run_rollout(spec_for(write_task(tmp_path / "hello")), settings, proxy)
+    assert (trajectory.outcome, trajectory.reward) == (Outcome.TURNS_EXHAUSTED, None)
+    assert not trajectory.submitted
+
+
 @pytest.mark.parametrize(("unsubmitted", "reward"), [("mask", None), ("grade", 1.0)])
 async def test_running_out_of_turns(tmp_path, serve, settings, spec_for, unsubmitted, reward):
     settings = with_agent(settings, max_turns=3).model_copy(update={"unsubmitted": unsubmitted})

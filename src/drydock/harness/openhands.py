@@ -106,6 +106,8 @@ class OpenHandsAgent(BaseAgent):
             result.end = _end_of(conversation)
             if result.end is End.TURNS_EXHAUSTED:
                 result.limit = budget.reached or "turns"
+            elif result.end is End.FINAL_TEXT and budget.cut_off:
+                result.end, result.limit = End.TURNS_EXHAUSTED, "turn_length"
         except ConversationRunError as error:
             cause = error.original_exception
             if isinstance(cause, LLMContextWindowExceedError):

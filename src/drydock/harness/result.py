@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 METADATA_KEY = "drydock"
 
-Limit = Literal["turns", "tokens", "seconds"]
-"""Which limit of the agent ended a rollout."""
+Limit = Literal["turns", "tokens", "seconds", "turn_length"]
+"""Which limit of the agent ended a rollout; `turn_length`: its closing text was cut off in the middle."""
 
 
 class End(StrEnum):

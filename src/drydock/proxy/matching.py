@@ -49,23 +49,29 @@ def continues_turn(message: Message, call_ids: frozenset[str]) -> bool:
 
 
 def given_messages(messages: Sequence[Message], start: int, call_ids: frozenset[str]) -> tuple[Message, ...]:
-    """`messages[start:]` without further parts of the turn that made `call_ids`."""
+    """`messages[start:]` without further parts of the turn that made `call_ids` and begins just before `start`."""
     if not call_ids:
         return tuple(messages[start:])
-    return tuple(message for message in messages[start:] if not continues_turn(message, call_ids))
+    given: list[Message] = []
+    place, seen = start, messages[start - 1].call_ids
+    while place < len(messages):
+        place, seen = _skip_parts(messages, place, call_ids, seen)
+        given += messages[place : place + 1]
+        place += 1
+    return tuple(given)
 
 
 def match_given(
     messages: Sequence[Message], start: int, given: Sequence[Message], turn_call_ids: frozenset[str]
 ) -> int | None:
     """The place after `given` in `messages` from `start`, skipping parts of the turn before it; None if unequal."""
-    place = start
+    place, seen = start, messages[start - 1].call_ids if turn_call_ids else NO_CALLS
     for expected in given:
-        place = _skip_parts(messages, place, turn_call_ids)
+        place, seen = _skip_parts(messages, place, turn_call_ids, seen)
         if place >= len(messages) or messages[place] != expected:
             return None
         place += 1
-    return _skip_parts(messages, place, turn_call_ids)
+    return _skip_parts(messages, place, turn_call_ids, seen)[0]
 
 
 def replay_of(turn: Said, messages: Sequence[Message], place: int) -> Replay:
@@ -102,8 +108,14 @@ def _reasoning(turn: Said, message: Message) -> Replay:
     return Replay.SAME if shown in ("", turn.reasoning) else Replay.REASONING_CHANGED
 
 
-def _skip_parts(messages: Sequence[Message], place: int, call_ids: frozenset[str]) -> int:
-    if call_ids:
-        while place < len(messages) and continues_turn(messages[place], call_ids):
-            place += 1
-    return place
+def _skip_parts(
+    messages: Sequence[Message], place: int, call_ids: frozenset[str], seen: frozenset[str]
+) -> tuple[int, frozenset[str]]:
+    """The place after further parts of a turn, and the ids of its calls that were seen by then.
+
+    A call that is shown once more is no part: the policy did not make it twice.
+    """
+    while place < len(messages) and continues_turn(messages[place], call_ids) and not messages[place].call_ids & seen:
+        seen |= messages[place].call_ids
+        place += 1
+    return place, seen

@@ -28,7 +28,10 @@ class NoGradedRollout(DrydockError):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """trajectories: of every task that was not dropped, group after group. groups_retried: groups run again."""
+    """trajectories: of every task, group after group; those of a dropped task have no reward.
+
+    groups_retried: groups that were run again. dropped: tasks that were found broken.
+    """
 
     trajectories: list[Trajectory]
     groups_retried: int
@@ -65,7 +68,7 @@ async def collect_rollouts(
             if attempt >= trainer.step_retries or not left:
                 raise NoGradedRollout(_nothing_graded(step, attempt + 1, cause, dropped))
             waiting = left
-    kept = [one for task in memory.still_used(tasks) for one in groups[task.name]]
+    kept = [one for task in tasks for one in groups[task.name]]
     return Collected(kept, retried, dropped)
 
 

@@ -27,7 +27,7 @@ SIGNIFICANT_ADVANTAGE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """dropped: tasks that were found broken in this step; their rollouts are not among the trajectories."""
+    """dropped: tasks that were found broken in this step; none of their rollouts has a reward."""
 
     trajectories: list[Trajectory]
     metrics: dict[str, Any]

@@ -27,6 +27,7 @@ from drydock.service.gate import SERVING
 from drydock.service.identity import identity_of
 from drydock.service.live_job import LiveJob
 from drydock.service.problems import Refusal, json_response
+from drydock.service.row_limits import RowLimits
 from drydock.service.serving.answers import (
     Envelope,
     TokenTexts,
@@ -100,7 +101,7 @@ async def chat_completions(request: Request) -> Response:
     params = body.sampling(adapter=model.adapter, logprobs=wanted, max_tokens=INT32_MAX)
     params.stop_token_ids = sorted({*params.stop_token_ids, *(() if params.ignore_eos else template.stop_ids)})
     asked = GenerateBody(prompts=[prompt], sampling_params=params, routing_key=body.prompt_cache_key)
-    generation.check(model.job, asked)
+    _check(model.job, asked, "messages")
     envelope = Envelope("chat.completion", body.model)
     reader = reader_for(template) if tools else reader_for(template).without_calls()
     new_id = _call_ids(reader)
@@ -126,7 +127,7 @@ async def completions(request: Request) -> Response:
     params = body.sampling(adapter=model.adapter, logprobs=body.logprobs, max_tokens=DEFAULT_COMPLETION_TOKENS)
     params.skip_special_tokens = True
     asked = GenerateBody(prompts=body.prompts(), sampling_params=params, routing_key=body.prompt_cache_key)
-    generation.check(model.job, asked)
+    _check(model.job, asked, "prompt")
     envelope = Envelope("text_completion", body.model)
     wants = body.logprobs is not None
     texts = TokenTexts(await asyncio.to_thread(tokenizer_of, model.source)) if wants else None
@@ -152,6 +153,24 @@ def _serving(request: Request) -> list[LiveJob]:
     identity = identity_of(request)
     running = service_of(request).jobs.running()
     return [job for job in running if job.of_type("sampling") and identity.owns(job.owner)]
+
+
+def _check(job: LiveJob, asked: GenerateBody, param: str) -> None:
+    """Refuses what no engine could serve, in the words of OpenAI's API. Raises RequestRefused naming `param`."""
+    spec = job.sampling()[0].spec
+    limit = RowLimits.of(spec.sub_job_id, spec.config).max_seq_len
+    longest = max((len(prompt) for prompt in asked.prompts if isinstance(prompt, list)), default=0)
+    if limit is not None and longest >= limit:
+        raise RequestRefused(
+            f"context length exceeded: this model's maximum context length is {limit} tokens and the prompt has "
+            f"{longest}",
+            param=param,
+            code="context_length_exceeded",
+        )
+    try:
+        generation.check(job, asked)
+    except Refusal as refusal:
+        raise RequestRefused(refusal.message, param=param) from refusal
 
 
 async def _adapters(job: LiveJob) -> list[str]:

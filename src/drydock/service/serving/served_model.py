@@ -61,10 +61,12 @@ def find_model(jobs: Iterable[LiveJob], name: str, jobs_dir: Path) -> ServedMode
 
 
 def unique_names(jobs: Iterable[LiveJob]) -> list[tuple[str, LiveJob]]:
-    """Names under which models are listed: every id, and each other name that only one job has."""
+    """Names under which models are listed: every id, and each other name that only one job has and that is no path."""
     named = [(name, job) for job in jobs for name in served_names(job)]
     counts = Counter(name for name, _ in named)
-    return [(name, job) for name, job in named if counts[name] == 1 or name == job.job_id]
+    return [
+        (name, job) for name, job in named if name == job.job_id or (counts[name] == 1 and not Path(name).is_absolute())
+    ]
 
 
 @lru_cache(TEMPLATES_KEPT)
