@@ -234,9 +234,12 @@ async def wall(options: argparse.Namespace) -> None:
     )
 
 
+PARTS = {"curve": curve, "wall": wall}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["curve", "wall", []], default=["curve", "wall"])
+    parser.add_argument("parts", nargs="*", choices=PARTS, help="both, unless told")
     parser.add_argument("--tokens", type=int, nargs="+", default=[2_000, 10_000, 20_000, 50_000])
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--rollouts", type=int, default=64)
@@ -244,8 +247,8 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=2.0)
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
-    for part in options.parts:
-        asyncio.run({"curve": curve, "wall": wall}[part](options))
+    for part in options.parts or PARTS:
+        asyncio.run(PARTS[part](options))
 
 
 if __name__ == "__main__":

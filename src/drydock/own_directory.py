@@ -4,13 +4,12 @@ The process holds a lock on a file in the directory, which the kernel gives back
 """
 
 import atexit
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
-from drydock.file_lock import try_lock
+from drydock.file_lock import try_lock, try_lock_existing
 
 _OWNER = ".owner"
 
@@ -33,14 +32,10 @@ def remove_abandoned() -> list[str]:
         try:
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
                 continue
-            lock = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = try_lock_existing(file)
         except OSError:
             continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-        else:
+        if lock is not None:
             _remove(directory, lock)
             removed.append(f"temporary directory {directory} deleted")
     return removed

@@ -1,63 +1,17 @@
 import asyncio
 import json
-import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-import httpx
 import pytest
-from builders.chat_template import HERMES_CHATML
 from builders.proxy_calls import START, TOOLS, call_text, message_of, post, tool_result
+from builders.running_proxy import Running
 from builders.scripted_sampler import ScriptedSampler, scripted
-from builders.tiny_tokenizer import build_tiny_tokenizer
 
-from drydock.errors import ProxyError, ServiceUnavailable
-from drydock.proxy import (
-    ChatProxy,
-    ChatTemplate,
-    HermesParser,
-    LoggedTurn,
-    ProxySettings,
-    RolloutRecord,
-    SampledTurn,
-    Sampler,
-    audit,
-)
+from drydock.errors import ProxyError
+from drydock.proxy import ChatTemplate, LoggedTurn, RolloutRecord, audit
 from drydock.proxy.request_body import MAX_BODY_BYTES
 from drydock.wire.rest import SamplingParams
-
-Running = Callable[..., AbstractAsyncContextManager[ChatProxy]]
-
-
-@pytest.fixture
-def running(template: ChatTemplate) -> Running:
-    @asynccontextmanager
-    async def run(sampler: Sampler, **settings: object) -> AsyncIterator[ChatProxy]:
-        chosen = {"context_tokens": 4000, "max_new_tokens": 400, **settings}
-        async with ChatProxy(template, HermesParser(), sampler, ProxySettings.model_validate(chosen)) as proxy:
-            yield proxy
-
-    return run
-
-
-class FailingSampler:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        self.count = 0
-
-    async def sample(self, prompt_ids: Sequence[int], params: SamplingParams, *, routing_key: str) -> SampledTurn:
-        self.count += 1
-        raise self.error
-
-
-class FixedSampler:
-    def __init__(self, turn: SampledTurn) -> None:
-        self.turn = turn
-
-    async def sample(self, prompt_ids: Sequence[int], params: SamplingParams, *, routing_key: str) -> SampledTurn:
-        return self.turn
 
 
 async def test_a_rollout_is_recorded_turn_by_turn_and_audits_clean(
@@ -187,56 +141,6 @@ async def test_parallel_calls_of_one_rollout_become_branches_that_audit_clean(
     assert audit(record).clean
 
 
-async def test_a_sampler_failure_is_recorded_and_never_sampled_again(running: Running) -> None:
-    sampler = FailingSampler(ServiceUnavailable("the service is gone"))
-    async with running(sampler) as proxy:
-        session = proxy.open_rollout("r")
-        for messages in (START, START, [*START, {"role": "user", "content": "?"}]):
-            response = await post(session, messages)
-            assert response.status_code == 500
-            assert response.json()["error"]["code"] == "sampler_error"
-        record = await session.close()
-    assert record.sampler_error == "ServiceUnavailable: the service is gone"
-    assert sampler.count == 1
-    assert record.turns == []
-    assert record.samples == []
-
-
-@pytest.mark.parametrize(
-    ("turn", "complaint"),
-    [
-        (SampledTurn((5, 2), (-0.1,), 0, "stop", ""), "1 log-probs for 2 tokens"),
-        (SampledTurn((5, 2), (-0.1, float("nan")), 0, "stop", ""), "not finite"),
-        (SampledTurn((5,) * 500, (-0.1,) * 500, 0, "length", ""), "500 tokens where 400 were allowed"),
-    ],
-)
-async def test_a_turn_that_cannot_be_trained_on_is_a_sampler_error(
-    running: Running, turn: SampledTurn, complaint: str
-) -> None:
-    async with running(FixedSampler(turn)) as proxy:
-        session = proxy.open_rollout("r")
-        assert (await post(session, START)).status_code == 500
-        assert complaint in ((await session.close()).sampler_error or "")
-
-
-async def test_a_turn_that_takes_too_long_is_a_sampler_error(template: ChatTemplate, running: Running) -> None:
-    sampler = ScriptedSampler(template, lambda ids, text: "late", delay_s=30)
-    async with running(sampler, call_deadline_s=0.1) as proxy:
-        session = proxy.open_rollout("r")
-        assert (await post(session, START)).status_code == 500
-        assert "gave up waiting for a sampled turn of rollout r" in ((await session.close()).sampler_error or "")
-
-
-async def test_a_turn_that_cannot_be_written_down_is_not_answered(
-    template: ChatTemplate, running: Running, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    async with running(scripted(template, ["ok"])) as proxy:
-        session = proxy.open_rollout("r", record_path=tmp_path / "file" / "r.jsonl")
-        assert (await post(session, START)).status_code == 500
-        assert session.record.sampler_error
-
-
 async def test_closing_ends_waiting_calls_and_late_calls_are_counted(template: ChatTemplate, running: Running) -> None:
     sampler = ScriptedSampler(template, lambda ids, text: "never", delay_s=60)
     async with running(sampler) as proxy:
@@ -281,134 +185,6 @@ async def test_a_call_within_the_process_is_the_same_call(template: ChatTemplate
         assert (await session.answer(json.dumps({"messages": START}).encode())).status == 403
         assert session.record.late_calls == 1
     assert len(sampler.calls) == 1
-
-
-async def test_a_conversation_that_the_template_refuses_is_a_bad_request(tmp_path: Path) -> None:
-    source = HERMES_CHATML + "{% if messages[-1].content == 'bad' %}{{ raise_exception('not this') }}{% endif %}"
-    template = ChatTemplate.load(build_tiny_tokenizer(tmp_path, source))
-    settings = ProxySettings(context_tokens=4000, max_new_tokens=10)
-    async with ChatProxy(template, HermesParser(), scripted(template, ["ok"]), settings) as proxy:
-        session = proxy.open_rollout("r")
-        response = await post(session, [{"role": "user", "content": "bad"}])
-        assert response.status_code == 400
-        assert "not this" in response.json()["error"]["message"]
-        assert message_of(await post(session, START))["content"] == "ok"
-        assert (await session.close()).branch_reasons == {}
-
-
-async def test_rollouts_see_only_themselves(template: ChatTemplate, running: Running) -> None:
-    async with running(scripted(template, [call_text("ls")])) as proxy:
-        one, two = proxy.open_rollout("one"), proxy.open_rollout("two")
-        with pytest.raises(ProxyError, match="'one' is already open"):
-            proxy.open_rollout("one")
-        first, second = message_of(await post(one, START)), message_of(await post(two, START))
-        assert first["tool_calls"][0]["id"] != second["tool_calls"][0]["id"]
-        assert len((await one.close()).turns) == len((await two.close()).turns) == 1
-        assert proxy.open_rollout("one").api_key != one.api_key
-
-
-async def test_keys_are_nowhere(
-    template: ChatTemplate, running: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    async with running(FailingSampler(ValueError("x")), turn_log=tmp_path) as proxy:
-        failed = proxy.open_rollout("failed")
-        await post(failed, START)
-        await post(failed, START, key=failed.api_key + "x")
-        record = await failed.close()
-        await post(failed, START)
-    async with running(scripted(template, ["ok"]), turn_log=tmp_path) as proxy:
-        good = proxy.open_rollout("group/good")
-        await post(good, START)
-        record_good = await good.close()
-    shown = caplog.text + repr(failed) + repr(good) + record.model_dump_json() + record_good.model_dump_json()
-    shown += (tmp_path / "group_good.jsonl").read_text()
-    assert "rollout failed: call after its end" in shown
-    for key in (failed.api_key, good.api_key):
-        assert len(key) >= 32
-        assert key not in shown
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"stream": "yes"}, "stream"),
-        ({"n": 2}, "n"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"logprobs": True}, "logprobs"),
-        ({"stop": ["\n"]}, "stop"),
-        ({"functions": [{"name": "f"}]}, "functions"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"tools": {"a": 1}}, "tools"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"max_completion_tokens": "9"}, "max_completion_tokens"),
-        ({"messages": []}, "messages"),
-        ({"messages": ["hello"]}, "messages"),
-        ({"messages": [{"role": "oracle", "content": ""}]}, "messages"),
-        ({"messages": [{"role": ["user"], "content": ""}]}, "messages"),
-        ({"messages": [{"role": "user", "content": 5}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"id": 1}]}]}, "messages"),
-        ({"messages": [{"role": "assistant", "tool_calls": "x"}]}, "messages"),
-    ],
-)
-async def test_what_is_not_supported_is_refused_by_name(
-    template: ChatTemplate, running: Running, fields: dict[str, object], param: str
-) -> None:
-    sampler = scripted(template, ["ok"])
-    async with running(sampler) as proxy, proxy.open_rollout("r") as session:
-        body = {"model": "m", "messages": START, **fields}
-        headers = {"Authorization": f"Bearer {session.api_key}"}
-        async with httpx.AsyncClient(verify=False) as client:
-            response = await client.post(f"{session.base_url}/chat/completions", json=body, headers=headers)
-        assert response.status_code == 400
-        assert response.json()["error"]["param"] == param
-        assert param in response.json()["error"]["message"]
-    assert not sampler.calls
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 200_000])
-async def test_a_body_that_is_not_a_request_is_refused(template: ChatTemplate, running: Running, body: bytes) -> None:
-    async with running(scripted(template, ["ok"])) as proxy, proxy.open_rollout("r") as session:
-        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {session.api_key}"}, verify=False) as client:
-            response = await client.post(f"{session.base_url}/chat/completions", content=body)
-        assert response.status_code == 400
-        assert response.json()["error"]["type"] == "invalid_request_error"
-
-
-async def test_a_body_over_the_limit_is_refused_declared_or_not(template: ChatTemplate, running: Running) -> None:
-    async def pieces() -> AsyncIterator[bytes]:
-        for _ in range(MAX_BODY_BYTES // 2**20 + 1):
-            yield b" " * 2**20
-
-    async with running(scripted(template, ["ok"])) as proxy, proxy.open_rollout("r") as session:
-        headers = {"Authorization": f"Bearer {session.api_key}"}
-        async with httpx.AsyncClient(headers=headers, timeout=20, verify=False) as client:
-            url = f"{session.base_url}/chat/completions"
-            assert (await client.post(url, content=b" " * (MAX_BODY_BYTES + 1))).status_code == 413
-            assert (await client.post(url, content=pieces())).status_code == 413
-            assert (await client.post(url, json={"messages": START})).status_code == 200
-
-
-async def test_content_parts_developer_role_and_odd_unicode_are_understood(
-    template: ChatTemplate, running: Running
-) -> None:
-    sampler = scripted(template, ["ok"])
-    async with running(sampler) as proxy, proxy.open_rollout("r") as session:
-        parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-        odd = "\ud800 end"
-        messages = [{"role": "developer", "content": odd}, {"role": "user", "content": parts}]
-        tools = [{"type": "function", "function": {"name": odd}}]
-        body = json.dumps({"messages": messages, "tools": tools})  # escaped: UTF-8 cannot hold a lone surrogate
-        headers = {"Authorization": f"Bearer {session.api_key}"}
-        async with httpx.AsyncClient(headers=headers, verify=False) as client:
-            response = await client.post(f"{session.base_url}/chat/completions", content=body)
-        assert message_of(response)["content"] == "ok"
-        text = template.decode(sampler.calls[0][0])
-        assert "one\ntwo<|im_end|>" in text
-        assert "\ufffd end" in text
 
 
 async def test_replies_on_a_kept_connection_do_not_wait_for_delayed_acknowledgements(

@@ -103,6 +103,7 @@ def test_variables(tmp_path, text, expanded):
         ("FROM debian\nRUN --network=host true", 2, "--network=host"),
         ("FROM debian\nRUN --security=insecure true", 2, "--security"),
         ("FROM debian\nADD https://example.org/x /x", 2, "address"),
+        ("FROM debian\nADD --keep-git-dir=true a /x", 2, "--keep-git-dir"),
         ("FROM debian\nCOPY ../up /x", 2, "outside the build context"),
         ("FROM debian\nCOPY a b /x", 2, "must end with /"),
         ("FROM debian\nCOPY --chmod=rw a /x", 2, "no mode"),
@@ -256,6 +257,14 @@ COPY --from=busybox:1 /bin/sh /sh
     assert isinstance(made, Run)
     assert dict(made.env)["MODE"] == "fast"
     assert dict(made.env)["TARGETARCH"] in ("amd64", "arm64")
+
+
+def test_a_stage_on_another_has_its_arguments_too(tmp_path):
+    plan = plan_of(tmp_path, "FROM debian AS a\nARG X=1\nFROM a\nRUN true\nFROM debian AS other\nFROM a\nRUN true\n")
+    run = plan.result.steps[0]
+    assert isinstance(run, Run)
+    assert run.env == (("X", "1"),)
+    assert plan.stages[2].arguments == {}
 
 
 def test_mounts_that_only_save_time_are_empty_directories(tmp_path):

@@ -47,14 +47,16 @@ async def test_layers_in_use_stay_and_old_ones_go(start, cache):
 
 
 async def test_the_oldest_go_until_the_rest_fits(start, cache):
+    layers = []
     for number in range(3):
         name = f"n{number}"
         environment = await start(f"FROM debian\nRUN head -c 2000000 /dev/zero > /{name}\n", name=name, cache_dir=cache)
         await environment.stop(delete=True)
-        os.utime(lock_file(list_layers(cache)[-1].path), (1000 + number, 1000 + number))
+        layers.append(list_layers(cache)[-1].path)
+        os.utime(lock_file(layers[-1]), (1000 + number, 1000 + number))
     done = prune_layers(cache, keep_mb=4.5)
-    assert len(done.deleted) == 1
-    assert (done.deleted[0].path.name, len(done.kept)) == (done.deleted[0].path.name, 2)
+    assert [layer.path for layer in done.deleted] == layers[:1]
+    assert [layer.path for layer in done.kept] == layers[1:]
     assert done.deleted[0].used_at == min(layer.used_at for layer in (*done.deleted, *done.kept))
 
 

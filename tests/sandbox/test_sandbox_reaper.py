@@ -82,7 +82,8 @@ def test_nothing_is_left_of_a_killed_driver(tmp_path, kind, monkeypatch):
         assert time.monotonic() < deadline, "a sandbox outlived its driver"
         time.sleep(0.02)
     assert list((tmp_path / "sandboxes").iterdir()) == []
-    assert "sandbox on" not in Path("/proc/self/mountinfo").read_text()
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert not [record.name for record in records if f"drydock-{record.name}" in mounts]
     assert reap(tmp_path / "sandboxes") == []
 
 
@@ -146,8 +147,9 @@ def start_driver(place: Path, seed: int) -> subprocess.Popen[str]:
     return driver
 
 
-def left_of(place: Path) -> list[str]:
-    """Everything of a driver's sandboxes that is still there: processes, control groups, mounts, files."""
+def left_of(place: Path, drivers: list[int]) -> list[str]:
+    """Everything of the drivers' sandboxes that is still there: processes, control groups, mounts, files."""
+    names = [f"drydock-{kind}{pid}-".encode() for pid in drivers for kind in ("sandbox=", "")]
     state, cache = place / sandbox_driver.STATE, place / sandbox_driver.CACHE
     found = [str(path) for path in state.iterdir()] if state.is_dir() else []
     found += [str(path) for path in (cache / "layers").glob(".*") if path.is_dir()]
@@ -158,24 +160,17 @@ def left_of(place: Path) -> list[str]:
                 mounts = (entry / "mountinfo").read_bytes()
             except OSError:
                 continue
-            if any(name in command + mounts for name in NAMES):
+            if any(name in command + mounts for name in names):
                 found.append(f"process {entry.name}: {command[:200]!r}")
     for parent in group_parents():
-        names = [path.name.encode() for path in parent.directory.glob("drydock-*")]
-        found += [str(name) for name in names if any(known in name for known in NAMES)]
+        groups = [path.name.encode() for path in parent.directory.glob("drydock-*")]
+        found += [str(group) for group in groups if any(name in group for name in names)]
     return found
 
 
-NAMES: set[bytes] = set()
-"""Names of sandboxes that a killed driver had."""
-
-
 def wait_until_nothing_is_left(place: Path, drivers: list[int]) -> None:
-    NAMES.clear()
-    NAMES.update(f"drydock-sandbox={pid}-".encode() for pid in drivers)
-    NAMES.update(f"drydock-{pid}-".encode() for pid in drivers)
     give_up = time.monotonic() + 10
-    while left := left_of(place):
+    while left := left_of(place, drivers):
         assert time.monotonic() < give_up, left
         time.sleep(0.05)
 

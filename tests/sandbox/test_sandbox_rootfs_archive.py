@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drydock.cli.sandbox import app
-from drydock.errors import UserError
+from drydock.errors import TaskError, UserError
 from drydock.sandbox.ids import id_range
 from drydock.sandbox.rootfs import rootfs_path
 from drydock.sandbox.rootfs_archive import import_rootfs
@@ -90,6 +90,29 @@ def test_links_devices_and_names_of_an_archive_stay_inside(tmp_path: Path) -> No
     assert not os.path.lexists(target / "pipe")
     assert (target / "away").is_symlink()
     assert (target / "bin/bash").stat().st_uid == id_range().base
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"uid": -id_range().base}, "belongs to id -"),
+        ({"gid": -1}, "belongs to id -1"),
+        ({"uid": 1 << 40}, "belongs to id 1099511627776"),
+        ({"pax_headers": {"mtime": "nan"}}, "cannot be unpacked"),
+        ({"pax_headers": {"path": "a\0b"}}, "cannot be unpacked"),
+        ({"name": "a/" * 1500 + "b"}, "cannot be unpacked"),
+    ],
+)
+def test_fields_that_no_system_has_are_refused(tmp_path, fields, complaint):
+    file = tmp_path / "a.tar"
+    with tarfile.open(file, "w") as archive:
+        member = tarfile.TarInfo("x")
+        member.mode = 0o4755
+        for name, value in fields.items():
+            setattr(member, name, value)
+        archive.addfile(member, io.BytesIO(b""))
+    with pytest.raises(TaskError, match=complaint):
+        import_rootfs(file, tmp_path / "cache")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

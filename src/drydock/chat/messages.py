@@ -6,6 +6,7 @@ model as text is refused by name.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -22,6 +23,14 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+    def arguments_object(self) -> dict[str, Any] | None:
+        """The arguments as the object that they should be; None where they are none."""
+        try:
+            arguments = json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return None
+        return arguments if isinstance(arguments, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +56,15 @@ class Message:
 
     def wire_form(self) -> dict[str, Any]:
         """The message as an OpenAI client writes it; call arguments are JSON texts, content without text is null."""
-        form: dict[str, Any] = {"role": self.role, "content": self.text or (None if self.calls else "")}
-        if self.tool_call_id is not None:
-            form["tool_call_id"] = self.tool_call_id
-        if self.name is not None:
-            form["name"] = self.name
-        if self.reasoning:
-            form["reasoning_content"] = self.reasoning
-        if self.calls:
-            form["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in self.calls
-            ]
-        return form
+        return self._form(self.text or (None if self.calls else ""), [call.arguments for call in self.calls])
 
     def template_form(self) -> dict[str, Any]:
         """The dictionary that `ChatTemplate` takes: text content, call arguments as an object where they are one."""
-        form: dict[str, Any] = {"role": self.role, "content": self.text}
+        return self._form(self.text, [_loaded(call) for call in self.calls])
+
+    def _form(self, content: str | None, arguments: Sequence[object]) -> dict[str, Any]:
+        """arguments: of each call."""
+        form: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_call_id is not None:
             form["tool_call_id"] = self.tool_call_id
         if self.name is not None:
@@ -72,8 +73,8 @@ class Message:
             form["reasoning_content"] = self.reasoning
         if self.calls:
             form["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _loaded(call)}}
-                for call in self.calls
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": given}}
+                for call, given in zip(self.calls, arguments, strict=True)
             ]
         return form
 
@@ -162,8 +163,5 @@ def _calls(raw: object, place: int) -> tuple[ToolCall, ...]:
 
 
 def _loaded(call: ToolCall) -> object:
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return call.arguments
-    return arguments if isinstance(arguments, dict) else call.arguments
+    arguments = call.arguments_object()
+    return call.arguments if arguments is None else arguments

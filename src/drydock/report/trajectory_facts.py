@@ -1,7 +1,7 @@
 """What `drydock trajectories show` knows about a rollout, as plain data: for programs, and for the page."""
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -10,11 +10,8 @@ from drydock.report.token_text import token_texts
 from drydock.rollout.history import Branch, branches
 from drydock.rollout.trajectory import Trajectory
 
-
-class TellTokens(Protocol):
-    """Texts of token ids, one each."""
-
-    def __call__(self, ids: list[int], /) -> list[str]: ...
+type TellTokens = Callable[[list[int]], list[str]]
+"""Texts of token ids, one each."""
 
 
 def teller(tokenizer: Tokenizer | None) -> TellTokens:

@@ -20,7 +20,7 @@ from drydock.rollout.trajectory import Trajectory
 PROBABILITY_STYLES = ((-0.105, "green"), (-0.693, "default"), (-2.303, "yellow"), (-4.605, "red"))
 """Lowest log-prob and style, down from probability 0.9; below 0.01 is `bold white on red`."""
 
-NEVER, NOT_TRAINED, PROMPT = "bold white on red", "cyan", "dim"
+HARDLY_EVER, NOT_TRAINED, PROMPT = "bold white on red", "cyan", "dim"
 LOWEST = 3
 """How many of a turn's least likely tokens are named."""
 
@@ -109,7 +109,7 @@ def _style(token: dict[str, Any]) -> str:
         return PROMPT
     if not token["mask"]:
         return NOT_TRAINED
-    return next((style for lowest, style in PROBABILITY_STYLES if token["logprob"] >= lowest), NEVER)
+    return next((style for lowest, style in PROBABILITY_STYLES if token["logprob"] >= lowest), HARDLY_EVER)
 
 
 def _cut(text: str, chars: int | None) -> str:

@@ -5,10 +5,12 @@ plants and then writes through can lead out of it. Devices and pipes are left ou
 """
 
 import contextlib
+import lzma
 import os
 import posixpath
 import stat
 import tarfile
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +19,17 @@ from drydock.sandbox import kernel
 from drydock.sandbox.transfer import IN_ROOT, create_file, make_directory, put_link, relative
 
 _PIECE = 1 << 20
+_UNREADABLE = (
+    tarfile.TarError,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+)
+"""What a damaged or malicious archive ends in: its fields hold any number, its names any byte and any depth."""
 
 
 def is_archive(file: Path) -> bool:
@@ -27,7 +40,7 @@ def is_archive(file: Path) -> bool:
 def unpack(archive: Path, root: int, target: str, *, id_base: int | None, id_count: int, limit_bytes: int) -> None:
     """Unpack `archive` into directory `target` of the root directory.
 
-    id_base: added to every owner, which must be below `id_count`; None leaves files to the driver.
+    id_base: added to every owner, which must be from 0 and below `id_count`; None leaves files to the driver.
     Raises TaskError for an archive that cannot be read, is larger than `limit_bytes`, or holds nothing that fits.
     """
     left = limit_bytes
@@ -37,11 +50,12 @@ def unpack(archive: Path, root: int, target: str, *, id_base: int | None, id_cou
                 left -= max(member.size, 0)
                 if left < 0:
                     raise TaskError(f"{archive}: the archive unpacks to more than {limit_bytes >> 20} MiB")
-                if max(member.uid, member.gid) >= id_count:
-                    raise TaskError(f"{archive}: {member.name} belongs to id {max(member.uid, member.gid)}, too high")
+                for number in (member.uid, member.gid):
+                    if not 0 <= number < id_count:
+                        raise TaskError(f"{archive}: {member.name} belongs to id {number}, which no sandbox has")
                 owner = None if id_base is None else (member.uid + id_base, member.gid + id_base)
                 _place(members, member, root, posixpath.join(target, member.name.lstrip("/")), target, owner)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except _UNREADABLE as error:
         raise TaskError(f"{archive}: the archive cannot be unpacked: {error}") from error
 
 

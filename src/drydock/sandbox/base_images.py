@@ -26,13 +26,20 @@ def base_directory(image: str, mapping: Mapping[str, str], built_in: Path, image
 
     images: the directory of those that were added from tarballs.
     """
+    system = _match(image, mapping)
+    if system is None and images is not None and image_path(images, image).is_dir():
+        return image_path(images, image).resolve()
+    system = system or _match(image, DEFAULT_BASE_IMAGES)
+    if system is None:
+        return None
+    return built_in if system == BUILT_IN else Path(system)
+
+
+def _match(image: str, mapping: Mapping[str, str]) -> str | None:
     name = short_name(image)
-    patterns = [*mapping.items(), *DEFAULT_BASE_IMAGES.items()]
-    for number, (pattern, system) in enumerate(patterns):
-        if number == len(mapping) and images is not None and image_path(images, image).is_dir():
-            return image_path(images, image).resolve()
+    for pattern, system in mapping.items():
         if fnmatchcase(name, pattern) or fnmatchcase(image, pattern):
-            return built_in if system == BUILT_IN else Path(system)
+            return system
     return None
 
 

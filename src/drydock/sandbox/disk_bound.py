@@ -9,14 +9,22 @@ directories together cannot fill it.
 import asyncio
 import os
 import time
+from enum import Enum, auto
 from pathlib import Path
 
 _INTERVAL_S = 0.5
 _SHARE_OF_TIME = 0.1
 """At most this part of the time is spent measuring."""
 
-_LEFT_MB = 1024
+LEFT_MB = 1024
 """Space on the disk that is left alone."""
+
+
+class Excess(Enum):
+    """OWN: the directory holds more than it may. SPACE: the disk is as good as full, whoever filled it."""
+
+    OWN = auto()
+    SPACE = auto()
 
 
 class DiskBound:
@@ -32,16 +40,16 @@ class DiskBound:
         """Seconds until it is worth looking again."""
         return self._pause_s
 
-    async def complaint(self) -> str | None:
-        """What is exceeded: "more than N MiB" or "the last space of the disk"; None while all is well."""
+    async def excess(self) -> Excess | None:
+        """What is exceeded, None while all is well."""
         began = time.monotonic()
         used = await _disk_use(self._directory)
         self._pause_s = max(_INTERVAL_S, (time.monotonic() - began) / _SHARE_OF_TIME)
         if used > self._limit:
-            return f"more than {self._limit >> 20} MiB"
+            return Excess.OWN
         space = os.statvfs(self._directory)
-        if space.f_bavail * space.f_frsize < _LEFT_MB << 20:
-            return "the last space of the disk"
+        if space.f_bavail * space.f_frsize < LEFT_MB << 20:
+            return Excess.SPACE
         return None
 
 

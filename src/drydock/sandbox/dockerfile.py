@@ -63,7 +63,15 @@ class _Building:
 
     def finished(self) -> Stage:
         return Stage(
-            self.name, self.base, self.line, tuple(self.steps), self.env, self.user, self.workdir, shell=self.shell
+            self.name,
+            self.base,
+            self.line,
+            tuple(self.steps),
+            self.env,
+            self.user,
+            self.workdir,
+            shell=self.shell,
+            arguments=self.arguments,
         )
 
 
@@ -136,7 +144,7 @@ class _Reader:
         below = self.stages[base] if isinstance(base, int) else Stage("", "", 0, (), {}, "", "/")
         name = found[2].lower() if named else str(len(self.stages))
         self.building = _Building(
-            name, base, self.line, dict(below.env), below.user, below.workdir, below.shell, dict[str, str]()
+            name, base, self.line, dict(below.env), below.user, below.workdir, below.shell, dict(below.arguments)
         )
 
     def stage_number(self, name: str, *, numbers: bool) -> str | int:
@@ -264,7 +272,7 @@ def _flags(value: str) -> tuple[dict[str, list[str]], str]:
     """The `--name=value` flags in front of an instruction's value, each with all its values, and the rest."""
     flags: dict[str, list[str]] = {}
     rest = value.strip()
-    while found := re.match(r"--([a-z]+)(?:=(\"[^\"]*\"|'[^']*'|\S*))?(?:\s+|$)", rest):
+    while found := re.match(r"--([a-z][a-z-]*)(?:=(\"[^\"]*\"|'[^']*'|\S*))?(?:\s+|$)", rest):
         text = found[2] or ""
         flags.setdefault(found[1], []).append(text[1:-1] if text[:1] in ("'", '"') else text)
         rest = rest[found.end() :]

@@ -1,6 +1,6 @@
 """What a Dockerfile says, as data: stages, each a base and the steps on it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SHELL = ("/bin/sh", "-c")
@@ -57,7 +57,7 @@ type Step = Run | Copy | MakeDirectory
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One FROM and what follows it; env, user and workdir are as commands have them at its end.
+    """One FROM and what follows it; env, user, workdir and arguments (ARG) are as they stand at its end.
 
     base: the name of an image, or the number of an earlier stage, whose settings are already part of this one's.
     """
@@ -70,6 +70,7 @@ class Stage:
     user: str
     workdir: str
     shell: tuple[str, ...] = SHELL
+    arguments: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from drydock.errors import TaskError
-from drydock.sandbox.disk_bound import DiskBound
+from drydock.errors import SandboxError, TaskError
+from drydock.sandbox.disk_bound import LEFT_MB, DiskBound, Excess
 
 
 async def within_size[T](step: Coroutine[Any, Any, T], directory: Path, limit_mb: int, where: str) -> T:
@@ -20,9 +20,16 @@ async def within_size[T](step: Coroutine[Any, Any, T], directory: Path, limit_mb
         while True:
             await asyncio.wait({task}, timeout=bound.pause_s)
             ended = task.done()
-            complaint = await bound.complaint()
-            if complaint is not None:
-                raise TaskError(f"{where}: RUN writes {complaint}; the sandbox option max_layer_mb is the limit")
+            excess = await bound.excess()
+            if excess is Excess.OWN:
+                raise TaskError(
+                    f"{where}: RUN writes more than {limit_mb} MiB; the sandbox option max_layer_mb is the limit"
+                )
+            if excess is Excess.SPACE:
+                raise SandboxError(
+                    f"{where}: RUN was stopped because less than {LEFT_MB} MiB is left on the disk of {directory}; "
+                    "`drydock sandbox prune` deletes old layers"
+                )
             if ended:
                 return task.result()
     finally:

@@ -3,16 +3,16 @@
 import os
 from pathlib import Path
 
+from drydock.file_lock import try_lock_existing
 from drydock.finding import Finding, Level
 from drydock.sandbox.locations import default_state_dir
-from drydock.sandbox.reaper import abandoned_record
 
 
 def check_leftovers(state_dir: Path | None = None) -> list[Finding]:
     """One finding: how many sandboxes have no owner any more. Removes nothing."""
     count = 0
     for file in (state_dir or default_state_dir()).glob("*.json"):
-        lock = abandoned_record(file)
+        lock = try_lock_existing(file)
         if lock is not None:
             os.close(lock)
             count += 1

@@ -82,8 +82,8 @@ class LocalMachine(Machine):
         bound = DiskBound(directory, self._storage.size_mb)
         while True:
             await asyncio.sleep(bound.pause_s)
-            if await bound.complaint() is not None:
-                with contextlib.suppress(SandboxError, DeadlineExceeded):
+            with contextlib.suppress(OSError, SandboxError, DeadlineExceeded):  # then the next look tries again
+                if await bound.excess() is not None:
                     await self.kill_processes()
 
     async def connect(self) -> None:

@@ -7,14 +7,13 @@ owner of each holds a lock, see `records`.
 """
 
 import contextlib
-import fcntl
 import os
+import select
 import shutil
 import signal
-import time
 from pathlib import Path
 
-from drydock.file_lock import try_lock
+from drydock.file_lock import try_lock, try_lock_existing
 from drydock.own_directory import remove_abandoned
 from drydock.sandbox.control_groups import remove_group
 from drydock.sandbox.layer_store import remove_unfinished
@@ -30,7 +29,7 @@ def reap(state_dir: Path, cache_dir: Path | None = None) -> list[str]:
     """
     removed: list[str] = []
     for file in sorted(state_dir.glob("*.json")) + sorted(state_dir.glob(".*.json.tmp")):
-        lock = abandoned_record(file)
+        lock = try_lock_existing(file)
         if lock is None:
             continue
         try:
@@ -44,22 +43,6 @@ def reap(state_dir: Path, cache_dir: Path | None = None) -> list[str]:
     if cache_dir is not None:
         removed += _unfinished_layers(cache_dir / "layers") + remove_unfinished_imports(cache_dir)
     return removed
-
-
-def abandoned_record(file: Path) -> int | None:
-    """A descriptor holding the lock of a record without an owner, None for a record that is owned or gone."""
-    try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), os.stat(file)):  # noqa: PTH116
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(descriptor)
-    return None
 
 
 def _remove(record: Record, state_dir: Path) -> list[str]:
@@ -86,9 +69,9 @@ def _kill(pid: int, started: int) -> bool:
             return False
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        give_up = time.monotonic() + _DEATH_WAIT_S
-        while start_time(pid) == started and time.monotonic() < give_up:
-            time.sleep(0.01)
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        ended.poll(_DEATH_WAIT_S * 1000)
         return True
     finally:
         os.close(descriptor)
@@ -99,7 +82,7 @@ def _unfinished_layers(layers: Path) -> list[str]:
     names = {path.name[1:].split(".")[0] for path in layers.glob(".*.*") if path.is_dir()}
     removed = []
     for name in sorted(names):
-        lock = try_lock(layers / f".{name}.lock", fcntl.LOCK_EX)
+        lock = try_lock(layers / f".{name}.lock")
         if lock is None:
             continue
         try:

@@ -40,17 +40,16 @@ _SCARCE_DISK_GB = 5
 def check_local(cache_dir: Path | None = None) -> list[Finding]:
     """Check everything that LocalEnvironment needs (50 ms), for an ordinary user in a user namespace of its own."""
     found = [_program("bwrap", "bubblewrap"), _program("setpriv", "util-linux")]
-    found += _as_root() if os.geteuid() == 0 else _as_user()
-    built = rootfs_path(cache_dir) if any(f.name == "ids" and f.ok for f in found) and os.geteuid() == 0 else None
-    if built is not None:
-        found.append(_root_file_system(built))
-    return [*found, _system_calls(), _network(), _disk(cache_dir or default_cache_dir())]
+    cache_dir = cache_dir or default_cache_dir()
+    found += _as_root(cache_dir) if os.geteuid() == 0 else _as_user(cache_dir)
+    return [*found, _system_calls(), _network(), _disk(cache_dir)]
 
 
-def _as_root() -> list[Finding]:
-    """The checks that mount and make namespaces."""
-    return [
-        _attempt("ids", _ids, "see /etc/subuid and /etc/subgid"),
+def _as_root(cache_dir: Path) -> list[Finding]:
+    """The checks that mount and make namespaces, or look for what has the sandbox's ids."""
+    ids = _attempt("ids", _ids, "see /etc/subuid and /etc/subgid")
+    found = [
+        ids,
         _attempt("namespaces", _make_namespaces, _NAMESPACES_REMEDY),
         _attempt("overlay mount", _mount_overlay, "give CAP_SYS_ADMIN to the container; `modprobe overlay`"),
         _attempt("path resolution", _resolve, "run Linux 5.6 or later"),
@@ -62,12 +61,16 @@ def _as_root() -> list[Finding]:
             has_pid_max_per_namespace() or available("pids"),
         ),
     ]
+    if ids.ok:
+        found.append(_root_file_system(rootfs_path(cache_dir)))
+    return found
 
 
-def _as_user() -> list[Finding]:
+def _as_user(cache_dir: Path) -> list[Finding]:
     """The same, by a child that enters a user namespace first."""
-    script = "from drydock.sandbox.requirements import print_as_user; print_as_user()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    script = "import sys; from drydock.sandbox.requirements import print_as_user; print_as_user(sys.argv[1])"
+    command = [sys.executable, "-c", script, str(cache_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     try:
         return [Finding(**{**item, "level": Level(item["level"])}) for item in json.loads(done.stdout)]
     except (ValueError, TypeError):
@@ -75,15 +78,15 @@ def _as_user() -> list[Finding]:
         return [Finding("user namespace", Level.FAIL, detail, "run as root")]
 
 
-def print_as_user() -> None:
+def print_as_user(cache_dir: str) -> None:
     """Print the findings of an ordinary user as JSON; it runs in a process of its own."""
     try:
         enter_user_namespace()
     except SandboxUnavailable as error:
         found = [Finding("user namespace", Level.FAIL, str(error), "see there; or run as root")]
     else:
-        found = [Finding("user namespace", Level.PASS, "an ordinary user's driver can have one"), *_as_root()]
-        found.append(_root_file_system(rootfs_path()))
+        found = [Finding("user namespace", Level.PASS, "an ordinary user's driver can have one")]
+        found += _as_root(Path(cache_dir))
     print(json.dumps([asdict(item) for item in found]))
 
 

@@ -19,6 +19,7 @@ from drydock.proxy.dialects.fields import (
     names,
     only_keys,
     positive_integer,
+    raw_messages,
     refuse,
 )
 from drydock.proxy.dialects.sse import event
@@ -64,13 +65,10 @@ class AnthropicDialect:
         if _effort(fields):
             overridden = (*overridden, "output_config.effort")
         _check_context_management(fields.get("context_management"))
-        raw = fields.get("messages")
-        if not isinstance(raw, list) or not raw:
-            refuse("messages", "messages must be a non-empty list")
-        messages = (*read_system(fields.get("system")), *(known or KnownMessages()).read(raw, read_message))
+        messages = (known or KnownMessages()).read(raw_messages(fields), read_message)
         return ChatRequest(
             model=model_name(fields),
-            messages=messages,
+            messages=(*read_system(fields.get("system")), *messages),
             tools=read_tools(fields.get("tools")),
             max_tokens=positive_integer(fields, "max_tokens"),
             stream=flag(fields, "stream"),

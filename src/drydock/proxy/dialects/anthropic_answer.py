@@ -49,11 +49,8 @@ def _blocks(completion: Completion) -> list[dict[str, Any]]:
 
 def _input(call: ToolCall) -> dict[str, Any]:
     """The arguments as the object that the API prescribes; what is none becomes an argument that no tool expects."""
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {"arguments": call.arguments}
+    arguments = call.arguments_object()
+    return {"arguments": call.arguments} if arguments is None else arguments
 
 
 def _in_pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

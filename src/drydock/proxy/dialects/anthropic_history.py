@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from drydock.chat.messages import Message, ToolCall, clean_text
-from drydock.proxy.dialects.fields import Fields, items, mapping, names, only_keys, refuse, text
+from drydock.proxy.dialects.fields import Fields, function_head, items, mapping, names, part_texts, refuse, text
 
 _BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n*")
 _TOOL_KEYS = names("cache_control description eager_input_streaming input_schema name strict type")
@@ -21,7 +21,7 @@ def read_system(raw: object) -> list[Message]:
     """The system prompt as one message, or none; blocks are separated by an empty line."""
     if not raw:
         return []
-    parts = [raw] if isinstance(raw, str) else _texts(raw, "system", "system")
+    parts = [raw] if isinstance(raw, str) else part_texts(raw, ("text",), "system", "system")
     kept = [part for part in (_BILLING.sub("", part) for part in parts) if part]
     return [Message("system", clean_text("\n\n".join(kept)))] if kept else []
 
@@ -90,18 +90,7 @@ def _given(role: str, blocks: list[tuple[Fields, str]]) -> list[Message]:
 def _result(content: object, where: str) -> str:
     if content is None or isinstance(content, str):
         return clean_text(content or "")
-    return clean_text("\n".join(_texts(content, f"{where}.content", "messages")))
-
-
-def _texts(raw: object, where: str, param: str) -> list[str]:
-    """Texts of a list of text blocks."""
-    texts: list[str] = []
-    for place, entry in enumerate(items(raw, where, param)):
-        block = mapping(entry, f"{where}[{place}]", param)
-        if block.get("type") != "text":
-            refuse(param, f"{where}[{place}] is of type {block.get('type')!r}; only text is supported here")
-        texts.append(text(block, "text", f"{where}[{place}]", param))
-    return texts
+    return clean_text("\n".join(part_texts(content, ("text",), f"{where}.content", "messages")))
 
 
 def read_tools(raw: object) -> list[dict[str, Any]] | None:
@@ -113,10 +102,7 @@ def read_tools(raw: object) -> list[dict[str, Any]] | None:
         if tool.get("type") not in (None, "custom"):
             kind = f"{where} is of type {tool['type']!r}"
             refuse("tools", f"{kind}; only tools with an input_schema are supported; switch it off in the agent")
-        only_keys({name: value for name, value in tool.items() if value}, _TOOL_KEYS, where, "tools")
-        function: dict[str, Any] = {"name": text(tool, "name", where, "tools")}
-        if tool.get("description") is not None:
-            function["description"] = text(tool, "description", where, "tools")
+        function = function_head(tool, _TOOL_KEYS, where)
         function["parameters"] = mapping(tool.get("input_schema"), f"{where}.input_schema", "tools")
         tools.append({"type": "function", "function": function})
     return tools or None

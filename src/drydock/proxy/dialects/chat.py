@@ -23,6 +23,7 @@ from drydock.proxy.dialects.fields import (
     names,
     only_keys,
     positive_integer,
+    raw_messages,
     refuse,
 )
 from drydock.proxy.dialects.sse import DONE, event
@@ -65,16 +66,13 @@ class ChatDialect:
         fields = load_fields(body)
         overridden = TABLE.check(fields)
         _check_choices(fields)
-        messages = fields.get("messages")
-        if not isinstance(messages, list) or not messages:
-            refuse("messages", "messages must be a non-empty list")
         if fields.get("parallel_tool_calls") is False:
             overridden = (*overridden, "parallel_tool_calls")
         asked = (positive_integer(fields, "max_tokens"), positive_integer(fields, "max_completion_tokens"))
         stream = flag(fields, "stream")
         return ChatRequest(
             model=model_name(fields),
-            messages=(known or KnownMessages()).read(messages, _read_message),
+            messages=(known or KnownMessages()).read(raw_messages(fields), _read_message),
             tools=read_tools(fields.get("tools")),
             max_tokens=min((value for value in asked if value is not None), default=None),
             stream=stream,
@@ -131,15 +129,7 @@ CHAT: Dialect = ChatDialect()
 
 def assistant_message(reply: ParsedReply) -> dict[str, Any]:
     """The assistant message in OpenAI's form; content is null where only calls were written."""
-    message: dict[str, Any] = {"role": "assistant", "content": reply.content or (None if reply.calls else "")}
-    if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
-    if reply.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in reply.calls
-        ]
-    return message
+    return Message("assistant", reply.content or "", reply.calls, reasoning=reply.reasoning or "").wire_form()
 
 
 def read_tools(raw: object) -> list[dict[str, Any]] | None:

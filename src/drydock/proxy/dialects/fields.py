@@ -102,6 +102,14 @@ def model_name(fields: Fields) -> str:
     return model if isinstance(model, str) else "policy"
 
 
+def raw_messages(fields: Fields) -> list[Any]:
+    """The field `messages`, which every API wants filled."""
+    messages = fields.get("messages")
+    if not isinstance(messages, list) or not messages:
+        refuse("messages", "messages must be a non-empty list")
+    return messages
+
+
 def items(value: object, where: str, param: str) -> list[Any]:
     """`value` as the list that it must be."""
     if not isinstance(value, list):
@@ -122,6 +130,26 @@ def text(entry: Fields, name: str, where: str, param: str) -> str:
     if not isinstance(value, str):
         refuse(param, f"{where}.{name} must be a text")
     return value
+
+
+def part_texts(value: object, kinds: Collection[str], where: str, param: str) -> list[str]:
+    """Texts of a list of content parts, all of which must be of these kinds."""
+    texts: list[str] = []
+    for place, entry in enumerate(items(value, where, param)):
+        part = mapping(entry, f"{where}[{place}]", param)
+        if part.get("type") not in kinds:
+            refuse(param, f"{where}[{place}] is of type {part.get('type')!r}; only text is supported")
+        texts.append(text(part, "text", f"{where}[{place}]", param))
+    return texts
+
+
+def function_head(tool: Fields, keys: Collection[str], where: str) -> Fields:
+    """Name and description of a tool's definition. Raises RequestRefused for a key with a value that is not known."""
+    only_keys({name: value for name, value in tool.items() if value}, keys, where, "tools")
+    function: Fields = {"name": text(tool, "name", where, "tools")}
+    if tool.get("description") is not None:
+        function["description"] = text(tool, "description", where, "tools")
+    return function
 
 
 def only_keys(entry: Fields, known: Collection[str], where: str, param: str) -> None:

@@ -8,7 +8,17 @@ message, because many templates take only one.
 from typing import Any
 
 from drydock.chat.messages import Message, ToolCall, clean_text
-from drydock.proxy.dialects.fields import Fields, items, mapping, names, only_keys, refuse, text
+from drydock.proxy.dialects.fields import (
+    Fields,
+    function_head,
+    items,
+    mapping,
+    names,
+    only_keys,
+    part_texts,
+    refuse,
+    text,
+)
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 NAMESPACE_END = "."
@@ -100,13 +110,7 @@ def _parts(content: object, kinds: tuple[str, ...], where: str) -> str:
     """A text, or the texts of parts of these kinds."""
     if isinstance(content, str):
         return clean_text(content)
-    texts: list[str] = []
-    for place, entry in enumerate(items(content, where, "input")):
-        part = mapping(entry, f"{where}[{place}]", "input")
-        if part.get("type") not in kinds:
-            refuse("input", f"{where}[{place}] is of type {part.get('type')!r}; only text is supported")
-        texts.append(text(part, "text", f"{where}[{place}]", "input"))
-    return clean_text("\n".join(texts))
+    return clean_text("\n".join(part_texts(content, kinds, where, "input")))
 
 
 def read_tools(raw: object) -> list[dict[str, Any]] | None:
@@ -137,12 +141,9 @@ def _function(tool: Fields, where: str) -> dict[str, Any]:
             "tools",
             f"{where} is of type {tool.get('type')!r}; only function tools are supported; switch it off in the agent",
         )
-    only_keys({name: value for name, value in tool.items() if value}, _TOOL_KEYS, where, "tools")
-    function: dict[str, Any] = {"name": text(tool, "name", where, "tools")}
+    function = function_head(tool, _TOOL_KEYS, where)
     if NAMESPACE_END in function["name"]:
         refuse("tools", f"{where}.name {function['name']!r} has a {NAMESPACE_END!r}, which no function name may have")
-    if tool.get("description") is not None:
-        function["description"] = text(tool, "description", where, "tools")
     if tool.get("parameters") is not None:
         function["parameters"] = mapping(tool["parameters"], f"{where}.parameters", "tools")
     return {"type": "function", "function": function}
