@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from drydock.cli.agent_variables import read_agent_variables
-from drydock.training.config import AgentConfig
+from drydock.training.rollout_config import AgentConfig
 
 VARIABLES = {
     "HARBOR_AGENT": "mine:Agent",

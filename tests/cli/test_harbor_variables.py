@@ -2,7 +2,7 @@ import pytest
 
 from drydock.cli.harbor_variables import read_kwargs, read_sandbox_variables
 from drydock.errors import ConfigError
-from drydock.training.config import SandboxConfig
+from drydock.training.rollout_config import SandboxConfig
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@ import pytest
 
 from drydock.errors import ConfigError
 from drydock.rollout.reward import RewardRule
-from drydock.training.config import RewardConfig
 from drydock.training.config_file import load_run_config
 from drydock.training.reward_config import reward_rule
+from drydock.training.rollout_config import RewardConfig
 
 NEEDED = ["data.train=t", "trainer.policy.model.path=m"]
 

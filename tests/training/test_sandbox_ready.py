@@ -7,7 +7,7 @@ from builders.tasks import write_task
 
 from drydock.errors import TaskError
 from drydock.sandbox.rootfs import rootfs_path
-from drydock.training.config import SandboxConfig
+from drydock.training.rollout_config import SandboxConfig
 from drydock.training.sandbox_ready import check_environments
 
 

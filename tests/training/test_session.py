@@ -9,9 +9,9 @@ from builders.chat_families import FAMILIES
 from drydock.chat.reply_reader import FORMATS
 from drydock.chat.template import ChatTemplate
 from drydock.errors import ConfigError
-from drydock.training.config import ToolCallFormat
 from drydock.training.config_file import load_run_config
 from drydock.training.plan import RunPlan
+from drydock.training.rollout_config import ToolCallFormat
 from drydock.training.session import RolloutSession
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drydock.training.config import AgentConfig
+from drydock.training.rollout_config import AgentConfig
 
 
 def read_agent_variables(agent: AgentConfig, variables: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drydock.errors import ConfigError
-from drydock.training.config import SandboxConfig
+from drydock.training.rollout_config import SandboxConfig
 
 ENVIRONMENT = "HARBOR_ENV"
 KWARGS = "HARBOR_ENV_KWARGS"

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from drydock.errors import ConfigError
 from drydock.rollout.reward import RewardRule
-from drydock.training.config import RewardConfig
+from drydock.training.rollout_config import RewardConfig
 
 
 def reward_rule(reward: RewardConfig) -> RewardRule:

@@ -11,7 +11,7 @@ from drydock.sandbox.images import check_definition
 from drydock.sandbox.locations import default_cache_dir, sandboxes_in
 from drydock.sandbox.reaper import reap
 from drydock.sandbox.requirements import check_local
-from drydock.training.config import SandboxConfig
+from drydock.training.rollout_config import SandboxConfig
 
 _SHOWN = 10
 

@@ -23,12 +23,13 @@ from drydock.rollout.pool import RolloutPool
 from drydock.rollout.preflight import preflight_task
 from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.trial_config import load_classes
-from drydock.training.config import RunConfig, SamplingConfig
+from drydock.training.config import RunConfig
 from drydock.training.demonstrations import read_demonstrations
 from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
 from drydock.training.reward_config import reward_rule
+from drydock.training.rollout_config import SamplingConfig
 from drydock.training.run_folder import RunFolder
 from drydock.training.sandbox_ready import environment_kwargs
 from drydock.training.task_memory import TaskMemory

@@ -8,9 +8,11 @@ from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.task_check import OnDone, TaskCheck, check_tasks
 from drydock.rollout.task_folder import task_folders
 from drydock.rollout.trial_config import load_classes
-from drydock.training.config import DeadlineConfig, RewardConfig, SandboxConfig, Section
+from drydock.training.config import DeadlineConfig
 from drydock.training.reward_config import reward_rule
+from drydock.training.rollout_config import RewardConfig, SandboxConfig
 from drydock.training.sandbox_ready import check_sandbox, environment_kwargs
+from drydock.training.section import Section
 
 
 class TaskCheckConfig(Section):

@@ -8,7 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from drydock.training.config import ModelConfig, OptimizerConfig, Section, TrainerDeadlineConfig, TrainerServiceConfig
+from drydock.training.config import ModelConfig, OptimizerConfig, TrainerDeadlineConfig, TrainerServiceConfig
+from drydock.training.section import Section
 
 
 class SftLoraConfig(Section):
