@@ -5,7 +5,7 @@ import math
 import pytest
 from builders.policy import SOLVE_HELLO
 from builders.tasks import write_task
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -15,6 +15,7 @@ from drydock.rollout.reward import read_reward
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 SMALL = st.floats(-1e6, 1e6)
+SINGLE_PRECISION_MAX = (2 - 2**-23) * 2.0**127
 
 
 def test_the_key_alone_counts_without_weights() -> None:
@@ -59,11 +60,16 @@ def test_a_reward_is_finite_in_range_and_single_precision_or_there_is_a_reason(
 
 
 @given(NUMBERS)
+@example(SINGLE_PRECISION_MAX)
+@example(math.nextafter(SINGLE_PRECISION_MAX, math.inf))
+@example(math.nan)
 def test_without_a_range_every_finite_number_of_the_trainers_precision_counts(value: float) -> None:
     reward, problem = read_reward({"reward": value}, RewardRule())
-    assert (
-        (reward == value) if math.isfinite(value) and abs(value) < 3.4e38 else (reward, bool(problem)) == (None, True)
-    )
+    if abs(value) <= SINGLE_PRECISION_MAX:
+        assert (reward, problem) == (value, None)
+    else:
+        assert reward is None
+        assert problem
 
 
 @pytest.mark.parametrize(
