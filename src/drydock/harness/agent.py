@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from drydock.harness.budget import Budget
+from drydock.harness.message_history import MessageHistory
 from drydock.harness.sdk import (
     LLM,
     ActionEvent,
@@ -23,7 +24,6 @@ from drydock.harness.sdk import (
     ConversationExecutionStatus,
     ConversationState,
     Event,
-    LLMConvertibleEvent,
     LLMResponseType,
     LLMSummarizingCondenser,
     LocalConversation,
@@ -70,6 +70,7 @@ class RolloutAgent(Agent):
     """An agent whose tools are already bound to a sandbox."""
 
     _budget: Budget = PrivateAttr(default_factory=Budget)
+    _history: MessageHistory = PrivateAttr(default_factory=MessageHistory)
 
     async def astep(
         self, conversation: LocalConversation, on_event: Callable[[Event], None], on_token: Any = None
@@ -102,7 +103,7 @@ class RolloutAgent(Agent):
             condensed = await self.condenser.acondense(state.view, agent_llm=self.llm)
             if isinstance(condensed, Condensation):
                 on_event(condensed)
-        return LLMConvertibleEvent.events_to_messages(state.view.events)
+        return self._history.of(state.view.events)
 
     def get_all_llms(self) -> Generator[LLM]:
         """None: the SDK would gather their prices and latencies."""
@@ -127,6 +128,7 @@ def rollout_agent(
     )
     agent._tools = dict(tools)
     agent._budget = budget or Budget()
+    agent._history = MessageHistory()
     agent._initialized = True
     return agent
 

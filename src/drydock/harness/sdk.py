@@ -38,6 +38,7 @@ from openhands.sdk.event import (  # noqa: E402
     Event,
     LLMConvertibleEvent,
     MessageEvent,
+    ObservationBaseEvent,
     ObservationEvent,
 )
 from openhands.sdk.io import FileStore  # noqa: E402
@@ -85,6 +86,7 @@ __all__ = [
     "MetricsSnapshot",
     "ModelResponse",
     "Observation",
+    "ObservationBaseEvent",
     "ObservationEvent",
     "ParallelToolExecutor",
     "Telemetry",

@@ -4,7 +4,7 @@
 body that litellm would send, one attempt, and the exceptions that litellm would raise put through the SDK's
 classification (full context, bad key, overload). What falls away is what a policy behind a chat proxy has no use for:
 copies of the whole history before each call, options of other providers, retries, prices, and litellm's and openai's
-clients.
+clients. A message is made JSON once, not again in each later call.
 
 Where the body goes: straight to the endpoint when it is in this process (`Connection.answer`), otherwise over one HTTP
 client that all rollouts of the event loop share.
@@ -13,6 +13,7 @@ client that all rollouts of the event loop share.
 import asyncio
 import json
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -54,6 +55,7 @@ class DirectLLM(LLM):
     """The SDK's LLM with its own way to a chat-completions endpoint."""
 
     _answer: Answer | None = PrivateAttr(default=None)
+    _sent: tuple[tuple[Message, str], ...] = PrivateAttr(default=())
 
     async def acompletion(
         self,
@@ -64,16 +66,14 @@ class DirectLLM(LLM):
         call_context: Any = None,
         **kwargs: Any,
     ) -> LLMResponse:
-        body: dict[str, Any] = {
-            "model": self.model.removeprefix("openai/"),
-            "messages": self._to_chat_dicts(messages),
-        }
+        body: dict[str, Any] = {"model": self.model.removeprefix("openai/")}
         if tools:
             body["tools"] = [tool.to_openai_tool() for tool in tools]
         if call_context is not None and call_context.prompt_cache_key:
             body["prompt_cache_key"] = call_context.prompt_cache_key
         try:
-            raw = await self._call(json.dumps(body).encode())
+            rest = json.dumps(body).removesuffix("}")
+            raw = await self._call(f'{rest}, "messages": [{", ".join(self._encoded(messages))}]}}'.encode())
         except Exception as error:
             mapped = map_provider_exception(error)
             if mapped is error:
@@ -81,6 +81,14 @@ class DirectLLM(LLM):
             raise mapped from error
         message = Message.from_llm_chat_message(raw.choices[0].message)  # pyright: ignore[reportAttributeAccessIssue]
         return LLMResponse(message=message, metrics=NOTHING_MEASURED, raw_response=raw)
+
+    def _encoded(self, messages: list[Message]) -> list[str]:
+        """Each message as JSON; those that were sent before, the same objects in the same places, as they were then."""
+        known = sum(1 for _ in takewhile(lambda pair: pair[0][0] is pair[1], zip(self._sent, messages, strict=False)))
+        new = messages[known:]
+        encoded = zip(new, map(json.dumps, self._to_chat_dicts(new)), strict=True)
+        self._sent = (*self._sent[:known], *encoded)
+        return [text for _, text in self._sent]
 
     async def _call(self, content: bytes) -> ModelResponse:
         """Send a request body; raises litellm's exceptions."""
