@@ -15,7 +15,7 @@ import drydock
 
 ROOT = Path(drydock.__file__).parent
 
-BASE = ("errors", "atomic", "bounded_cache", "deadline", "file_lock", "finding", "own_directory")
+BASE = ("errors", "amount", "atomic", "bounded_cache", "deadline", "file_lock", "finding", "own_directory")
 """Modules without a package: about nothing but the standard library."""
 
 ORDER = (

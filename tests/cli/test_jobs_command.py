@@ -11,10 +11,12 @@ from builders.command import drydock, drydock_on_a_terminal
 from builders.service_api import Api, sampling_config
 from builders.tiny_model import build_tiny_model
 
+from drydock.client import TrainingClient
 from drydock.service.embedded import EmbeddedService
 from drydock.service.identity import Role
 from drydock.service.store import Store
 from drydock.service.tokens import create_token
+from drydock.wire.rest import FINISHED
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,6 +70,14 @@ async def test_list_and_show(place: Place):
     assert place.json("list", token=place.bob)["jobs"] == []
     table = place.command("list").stdout
     assert all(word in table for word in ("listed", "a name", "cancelled", "ann", "night run", "cancelled by request"))
+
+    await place.job("done")
+    async with TrainingClient(place.url, token=place.ann) as client:
+        await client.cancel_job("done", f"{FINISHED}: all of it")
+    [done] = place.json("list", "--status", "finished")["jobs"]
+    assert (done["job_id"], done["status"], done["reason"]) == ("done", "cancelled", "finished: all of it")
+    assert {job["job_id"] for job in place.json("list", "--status", "cancelled")["jobs"]} >= {"listed", "done"}
+    assert "status   finished" in place.command("show", "done").stdout
 
     shown = place.json("show", "listed")
     assert shown["job_id"] == shown["usage"]["job_id"] == "listed"

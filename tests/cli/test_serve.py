@@ -1,5 +1,6 @@
 """`drydock serve` as a user runs it: a process, a base URL, an OpenAI client."""
 
+import json
 import os
 import re
 import signal
@@ -77,8 +78,40 @@ def test_an_adapter_its_base_and_another_are_served_side_by_side(model: Path, tm
         assert process.wait(30) == 0
 
 
-def test_what_is_no_model_is_refused_at_once(tmp_path: Path):
-    command = [sys.executable, "-m", "drydock.cli.main", "serve", str(tmp_path)]
+def refused(*arguments: str) -> str:
+    """What a command that ends with exit code 2 says; `HF_HUB_OFFLINE` keeps it from asking a hub."""
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "drydock.cli.main", "serve", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False, env=environment)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+def test_what_is_no_model_is_refused_at_once(model: Path, tmp_path: Path):
+    assert "config.json" in refused(str(tmp_path))
+    mistyped = refused("nosuch")
+    assert "neither a model folder" in mistyped
+    assert "hub model" in mistyped
+    assert "holds no adapter" in refused(str(model), "--adapter", f"x={model}")
+
+
+def test_an_adapter_whose_base_is_missing_names_both_and_the_option(tmp_path: Path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "gone/model"}))
+    for arguments, wanted in (((), "'gone/model' (its adapter_config.json)"), (("--base", "nix"), "'nix' (--base)")):
+        said = refused(str(adapter), *arguments)
+        assert f"the adapter in {adapter} wants the base {wanted}" in said
+        assert "with --base" in said
+
+
+@pytest.mark.timeout(180)
+def test_an_adapter_on_a_base_that_it_was_not_trained_on_names_both_and_the_option(model: Path, tmp_path: Path):
+    adapter = adapter_of(model, tmp_path / "adapter")
+    other = build_tiny_model(tmp_path / "other", seed=1)
+    command = [sys.executable, "-m", "drydock.cli.main", "serve", str(adapter), "--base", str(other)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
-    assert done.returncode == 2
-    assert "config.json" in done.stderr
+    assert done.returncode == 1
+    assert f"waiting for the adapter in {adapter} on the base {other} to be loaded" in done.stderr
+    assert "was trained on other weights" in done.stderr
+    assert "name the model that the adapter was trained on with --base" in done.stderr

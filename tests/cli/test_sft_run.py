@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders.driver import driver, processes_of
 
+from drydock.client import TrainingClient
 from drydock.harness.tool_schemas import tool_schemas
 from drydock.recipes.shell_tasks.prepare import DemoData, prepare
 from drydock.service.embedded import EmbeddedService
@@ -92,7 +93,11 @@ def test_a_run_leaves_its_folder_as_documented(undisturbed: tuple[Path, str]) ->
     assert list(evaluations) == [0, 12, 24]
     assert evaluations[24] < evaluations[12] < evaluations[0]
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"step_20", "step_24"}
-    assert json.loads((run / "checkpoints" / "step_24" / "trainer_state.json").read_text())["global_steps"] == 24
+    last = run / "checkpoints" / "step_24"
+    assert json.loads((last / "trainer_state.json").read_text())["global_steps"] == 24
+    assert (last / "model.safetensors").is_file()
+    assert output.count("checkpoint of step 24:") == 1, "the last step's resumable checkpoint is the final one too"
+    assert json.loads((run / "resume.json").read_text())["step"] == 24
     assert "held-out loss:" in output
     assert str(run / "checkpoints" / "step_24") in output
 
@@ -124,6 +129,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(data: Path, undisturbed: tuple
     ("setting", "problem"),
     [
         ("data.max_length=40", r"train\.jsonl:1: .* tokens, more than data.max_length 40"),
+        ("trainer.train_batch_size=999", r"train_batch_size is 999, but data.train holds \d+ conversations; set it to"),
         ("data.tran=x", r"did you mean data\.train\?"),
         ("trainer.eval_intervall=1", r"did you mean trainer\.eval_interval\?"),
         ("data.train=nothing.jsonl", "data.train: cannot read"),
@@ -157,6 +163,8 @@ async def test_an_adapter_is_trained_on_a_service_that_is_running_and_goes_on_th
             more = [*arguments, f"trainer.max_training_steps={steps}"]
             with driver(more, tmp_path / "state", tmp_path, environment) as running:
                 assert await asyncio.to_thread(running.end) == 0, running.output
+        async with TrainingClient(service.base_url, token=service.token) as client:
+            assert [job.finished for job in await client.list_jobs()] == [True, True]
     assert "going on after step 4" in running.output
     assert [step for step, _, _ in losses(run)] == [1, 2, 3, 4, 5, 6]
     assert not (run / "service").exists()

@@ -3,8 +3,12 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+from typer.testing import CliRunner
+
+from drydock.cli.main import app
 
 
 def modules_after(statement: str) -> set[str]:
@@ -33,3 +37,8 @@ def test_importing_the_package_is_quick() -> None:
     )
     runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in "123"]
     assert min(float(run.stdout) for run in runs) < 0.3
+
+
+def test_the_version_is_the_distributions():
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.output) == (0, f"drydock {version('drydock-rl')}\n")

@@ -16,6 +16,7 @@ from drydock.chat.template import ChatTemplate
 from drydock.cli.main import app
 from drydock.errors import UserError
 from drydock.proxy.record import RolloutRecord
+from drydock.rollout.outcome import Outcome
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.sft.conversations import read_conversations
 from drydock.training.sft.rows import supervised_row
@@ -222,7 +223,26 @@ def test_files_that_are_no_trajectories_are_named(command: tuple[str, ...], tmp_
         drydock(*command, tmp_path / "missing.json")
 
 
+def test_of_a_folder_its_rollouts_are_listed_and_of_a_large_one_its_folders(
+    file: Path, trajectory: Trajectory, tmp_path: Path
+) -> None:
+    (tmp_path / "run" / "checkpoints" / "step_1").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "step_1" / "config.json").write_text("{}")
+    for folder in (tmp_path / "run", file.parents[1], file.parent):
+        listed = drydock("show", folder).stdout
+        assert re.search(rf"{re.escape(str(file))}\s+graded\s+1\s+4\s", listed)
+        assert f"1 rollout; show one with: drydock trajectories show {file}" in listed
+    broken = trajectory.model_copy(update={"outcome": Outcome.SANDBOX_ERROR, "reward": None, "step": 2})
+    for repetition in range(1, 65):
+        broken.model_copy(update={"repetition": repetition}).write(file.parents[2] / "step_2" / "train")
+    listed = drydock("show", tmp_path / "run").stdout
+    assert re.search(rf"{re.escape(str(file.parents[2]))}/step_2/train\s+64\s+64\s", listed)
+    assert "65 rollouts; show one with" in listed
+
+
 def test_a_folder_without_trajectories_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder without trajectory files"):
+        drydock("show", tmp_path)
     with pytest.raises(UserError, match="holds no trajectory files"):
         drydock("export", tmp_path, "--format", "atif")
 

@@ -1,9 +1,11 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from builders.tiny_model import build_tiny_model
 from builders.train_batch import grouped_rows, request_of
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -31,6 +33,20 @@ def test_a_fingerprint_tells_names_shapes_and_bytes_apart():
         {"a": torch.arange(4.0), "b": torch.ones(2, dtype=torch.float64)},
     ]
     assert len({fingerprint(other) for other in changed} | {mark}) == 5
+
+
+def test_a_model_on_a_cpu_is_independent_of_its_files(tmp_path: Path):
+    folder = build_tiny_model(tmp_path / "model")
+    engine = TorchSamplingEngine(str(folder), {})
+    before = engine.fingerprint
+    file = folder / "model.safetensors"
+    with file.open("r+b") as opened:
+        opened.seek(file.stat().st_size // 2)
+        opened.write(bytes(file.stat().st_size // 2))
+    assert fingerprint(unique_weights(engine.model)) == before, "overwritten in place"
+    os.truncate(file, 0)
+    assert fingerprint(unique_weights(engine.model)) == before, "and truncated, which ends a process that maps it"
+    assert engine.model.lm_head.weight is engine.model.model.embed_tokens.weight
 
 
 def test_the_sampler_takes_over_exported_weights_in_place(tiny_model: str, tmp_path: Path):

@@ -55,7 +55,7 @@ def test_the_resolved_configuration_reads_back_equal(tmp_path: Path) -> None:
         ("trainer.sead=1", "trainer.seed"),
         ("trainer.max_training_step=1", "trainer.max_training_steps"),
         ("generator.temperature=1", "generator.sampling_params.temperature"),
-        ("trainer.policy.optimizer.lr=1", "trainer.policy.optimizer_config.lr"),
+        ("trainer.policy.optimizer.lr=1", "trainer.policy.optimizer_config"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest_name(override: str, suggestion: str) -> None:

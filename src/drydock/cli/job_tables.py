@@ -10,6 +10,15 @@ from drydock.wire.rest import Job
 _MEBIBYTE = 1 << 20
 
 
+FINISHED_STATUS = "finished"
+"""What is shown for a job that its client cancelled because its work was done; the API says `cancelled`."""
+
+
+def shown_status(job: Job) -> str:
+    """The status as people are told it."""
+    return FINISHED_STATUS if job.finished else job.status.value
+
+
 def show_jobs(jobs: Iterable[Job]) -> None:
     """One line a job."""
     columns = ("job", "name", "status", "user", "created", "sub-jobs", "comment", "reason")
@@ -19,7 +28,7 @@ def show_jobs(jobs: Iterable[Job]) -> None:
             (
                 job.job_id,
                 job.name,
-                job.status.value,
+                shown_status(job),
                 _extra(job, "submitted_by"),
                 _time(job.created_at),
                 ", ".join(sub.sub_job_id.partition(":")[2] for sub in job.sub_jobs),
@@ -37,7 +46,7 @@ def show_job(job: Job, usage: Mapping[str, Any]) -> None:
         (
             ("job", job.job_id),
             ("name", job.name),
-            ("status", job.status.value),
+            ("status", shown_status(job)),
             ("reason", job.reason),
             ("user", _extra(job, "submitted_by")),
             ("comment", job.comment),

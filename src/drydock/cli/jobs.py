@@ -14,7 +14,6 @@ from drydock.cli.service_address import CaFile, Json, StateDir, Url, open_client
 if TYPE_CHECKING:
     from drydock.client import TrainingClient
     from drydock.wire.rest import Job
-    from drydock.wire.status import JobStatus
 
 app = typer.Typer(help="Jobs of a training service.", no_args_is_help=True)
 
@@ -36,11 +35,11 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """Your jobs, oldest first."""
-    from drydock.cli.job_tables import show_jobs
+    from drydock.cli.job_tables import show_jobs, shown_status
 
     async def jobs(client: "TrainingClient") -> "list[Job]":
         found = await client.list_jobs(None, comment, user=user)
-        return [job for job in found if not wanted or job.status in wanted]
+        return [job for job in found if not wanted or wanted & {job.status.value, shown_status(job)}]
 
     wanted = _statuses(status or "")
     found = _with(open_client(url, state_dir, ca_file), jobs)
@@ -99,6 +98,8 @@ def cancel(
     as_json: Json = False,
 ) -> None:
     """End a job. One that another user made, or whose comment is not yours, is asked about first."""
+    from drydock.cli.job_tables import shown_status
+
     mine = comment if comment is not None else os.environ.get(COMMENT_VARIABLE)
 
     async def end(client: "TrainingClient") -> "Job":
@@ -113,7 +114,7 @@ def cancel(
     if as_json:
         _print_json(job.model_dump(mode="json"))
     else:
-        typer.echo(f"job {job_id} is {job.status}")
+        typer.echo(f"job {job_id} is {shown_status(job)}")
 
 
 @app.command()
@@ -167,15 +168,20 @@ def _with[R](client: "TrainingClient", work: "Callable[[TrainingClient], Awaitab
     return asyncio.run(run())
 
 
-def _statuses(text: str) -> "set[JobStatus]":
-    """The statuses named in a list with commas. Raises UserError for a word that is none."""
+def _statuses(text: str) -> set[str]:
+    """The statuses named in a list with commas, as the API or as the list calls them.
+
+    Raises UserError for a word that is none.
+    """
+    from drydock.cli.job_tables import FINISHED_STATUS
     from drydock.errors import UserError
     from drydock.wire.status import JobStatus
 
+    known = [*JobStatus, FINISHED_STATUS]
     words = {word.strip().lower() for word in text.split(",") if word.strip()}
-    if unknown := sorted(words - set(JobStatus)):
-        raise UserError(f"--status {unknown[0]}: use {', '.join(JobStatus)}")
-    return {JobStatus(word) for word in words}
+    if unknown := sorted(words - set(known)):
+        raise UserError(f"--status {unknown[0]}: use {', '.join(known)}")
+    return words
 
 
 def _print_json(value: dict[str, Any]) -> None:

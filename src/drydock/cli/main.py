@@ -1,15 +1,17 @@
 """The `drydock` command. Each command group is a file; heavy imports happen in the command that needs them.
 
-A DrydockError ends the command with its message and no traceback: exit code 2 when the user can mend it, 1 otherwise.
+A DrydockError ends the command with its message and no traceback: exit code 2 when the user can mend it, 1 otherwise
+(3 when a run's diagnosis stopped it).
 """
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from drydock.cli import demo, doctor, jobs, sandbox, serve, service, sft, tasks, train, trajectories
-from drydock.errors import Blame, DrydockError
+from drydock.errors import DrydockError
 
 app = typer.Typer(
     name="drydock",
@@ -17,6 +19,26 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    from importlib.metadata import version
+
+    if wanted:
+        typer.echo(f"drydock {version('drydock-rl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _drydock(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("train")(train.train)
 app.command("sft")(sft.sft)
 app.command("serve")(serve.serve)
@@ -36,7 +58,7 @@ def main() -> None:
         app()
     except DrydockError as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"error ({error.blame}): {error}", markup=False)
-        sys.exit(2 if error.blame is Blame.USER else 1)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

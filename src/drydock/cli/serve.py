@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import tempfile
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from drydock.cli.served_model import ServedModel
     from drydock.client import TrainingClient
 
 START_DEADLINE_S = 1800.0
@@ -31,64 +31,41 @@ def serve(
         str | None, typer.Option(help="float32 or bfloat16; by default what the device is good at.")
     ] = None,
     idle_timeout_s: Annotated[int, typer.Option(min=0, help="End when nobody has called for so long; 0: never.")] = 0,
-    state_dir: Annotated[Path | None, typer.Option(help="Keep logs and usage here.  [default: none]")] = None,
+    state_dir: Annotated[Path | None, typer.Option(help="Keep logs and usage here. Default: nowhere.")] = None,
 ) -> None:
     """Serve a model until stopped; prints the base URL for OpenAI clients.
 
     The API key is DRYDOCK_SERVICE_TOKEN, or a random one that is printed.
     """
-    from drydock.errors import UserError
+    from drydock.cli.served_model import find_served_model
 
-    adapters: dict[str, str] = {}
-    for given in adapter or ():
-        key, equals, folder = given.partition("=")
-        if not (key and equals and folder):
-            raise UserError(f"--adapter {given!r}: give NAME=FOLDER")
-        adapters[key] = str(Path(folder).expanduser().resolve())
-    found = _base_of(model, base)
-    folder = Path(found or model).expanduser()
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise UserError(f"{folder} has no config.json: give a Hugging Face model folder, a checkpoint or an adapter")
-    source = str(folder.resolve()) if folder.is_dir() else found or model
-    block: dict[str, Any] = {"adapters": adapters}
-    names = [name, *(f"{name}:{key}" for key in sorted(adapters))]
-    if found is not None:
-        block["policy_adapter"] = str(Path(model).expanduser().resolve())
+    served = find_served_model(model, base, adapter or ())
+    block: dict[str, Any] = {"adapters": served.further}
+    names = [name, *(f"{name}:{key}" for key in sorted(served.further))]
+    if served.policy is not None:
+        block["policy_adapter"] = served.policy
         names.insert(1, f"{name}:base")
     if max_seq_len is not None:
         block["max_seq_len"] = max_seq_len
-    config: dict[str, Any] = {"job_type": "sampling", "model_name": source, "inference_config": block}
+    config: dict[str, Any] = {"job_type": "sampling", "model_name": served.source, "inference_config": block}
     if dtype is not None:
         config["dtype"] = dtype
     body = {"job_id": name, "idle_timeout_seconds": idle_timeout_s, "sub_job_configs": [config]}
     with contextlib.ExitStack() as stack:
         if state_dir is None:
             state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="drydock-serve-")))
-        asyncio.run(_serve(body, names, state_dir, host, port))
+        asyncio.run(_serve(served, body, names, state_dir, host, port))
 
 
-def _base_of(model: str, base: str | None) -> str | None:
-    """The base of an adapter in the folder `model`, None for a whole model. Raises UserError when it is not said."""
-    from drydock.errors import UserError
-
-    described = Path(model).expanduser() / "adapter_config.json"
-    if not described.is_file():
-        if base is not None:
-            raise UserError(f"--base: {model} holds no adapter (adapter_config.json)")
-        return None
-    try:
-        named = base or json.loads(described.read_text()).get("base_model_name_or_path")
-    except ValueError as error:
-        raise UserError(f"{described} is not valid JSON: {error}") from error
-    if not named:
-        raise UserError(f"{described} does not name its base model; give --base")
-    return str(named)
-
-
-async def _serve(body: dict[str, Any], names: list[str], state_dir: Path, host: str, port: int) -> None:
+async def _serve(
+    model: "ServedModel", body: dict[str, Any], names: list[str], state_dir: Path, host: str, port: int
+) -> None:
     from pydantic import SecretStr
+    from rich.console import Console
 
     from drydock.client import TrainingClient
+    from drydock.errors import JobFailed
+    from drydock.report.progress import RunProgress
     from drydock.service.embedded import EmbeddedService
     from drydock.service.server import TOKEN_VARIABLE
     from drydock.wire.rest import JobCreate
@@ -105,8 +82,14 @@ async def _serve(body: dict[str, Any], names: list[str], state_dir: Path, host: 
     ):
 
         async def served() -> None:
-            job = await client.create_job(JobCreate.model_validate(body))
-            await client.wait_for_job(job.job_id, START_DEADLINE_S)
+            with RunProgress(Console(stderr=True, highlight=False, soft_wrap=True)) as progress:
+                progress.waiting(f"{model.title} to be loaded")
+                job = await client.create_job(JobCreate.model_validate(body))
+                try:
+                    await client.wait_for_job(job.job_id, START_DEADLINE_S)
+                except JobFailed as error:
+                    why = (await client.get_job(job.job_id)).reason
+                    raise JobFailed(f"{model.title} cannot be served: {why}{model.remedy}") from error
             typer.echo(f"base URL  {service.base_url}/v1")
             typer.echo(f"API key   {TOKEN_VARIABLE if given else service.token.get_secret_value()}")
             typer.echo(f"models    {', '.join(names)}")

@@ -35,8 +35,8 @@ def start(
     ] = None,
     state_dir: Annotated[Path | None, typer.Option(help="Where jobs, results and checkpoints are kept.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; options and words win over it.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.  [default: 8094]")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one. Default: 8094.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM): serve https.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     database_url: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drydock.amount import amount
 from drydock.sandbox.locations import driver_state_dir
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def _show(results: "list[TaskCheck]") -> None:
         for fault in result.faults:
             typer.echo(f"{result.task} ({fault.blame}): {fault.what}\n  remedy: {fault.remedy}")
     unfit = sum(not result.ok for result in results)
-    typer.echo(f"{len(results) - unfit} of {len(results)} tasks are fit")
+    verb = "is" if len(results) == 1 else "are"
+    typer.echo(f"{len(results) - unfit} of {amount(len(results), 'task')} {verb} fit")
 
 
 def _rewards(rewards: list[float]) -> str:

@@ -28,7 +28,7 @@ class Histories(StrEnum):
 
 @app.command()
 def show(
-    file: Annotated[Path, typer.Argument(help="A trajectory file (.json or .error).")],
+    file: Annotated[Path, typer.Argument(help="A trajectory file (.json or .error), or a folder, to list its files.")],
     turn: Annotated[int | None, typer.Option(help="This turn alone, a line for every token.")] = None,
     model: Annotated[
         str | None, typer.Option(help="Model folder or hub id whose tokenizer spells the tokens; else the run's.")
@@ -40,12 +40,16 @@ def show(
     """Every turn of a rollout: tokens by mask and log-prob, branches and their reasons, times."""
     from rich.console import Console
 
+    from drydock.cli.trajectory_listing import list_folder
     from drydock.errors import UserError
     from drydock.report.trajectory_facts import find_turn, rollout_facts, teller, token_facts, turn_facts
     from drydock.report.trajectory_page import PROMPT_CHARS, rollout_page, turn_page
     from drydock.report.trajectory_tokenizer import tokenizer_for
     from drydock.rollout.trajectory_files import read_trajectory
 
+    if file.is_dir():
+        list_folder(file)
+        return
     trajectory = read_trajectory(file)
     tokenizer = tokenizer_for(file, model)
     tell = teller(tokenizer)
@@ -99,12 +103,13 @@ def audit(run_folder: Annotated[Path, typer.Argument(help="The run's folder (CKP
 
     Exit code 1 if not.
     """
+    from drydock.amount import amount
     from drydock.errors import UserError
     from drydock.training.run_audit import audit_run_folder
 
     if not (run_folder / "trajectories").is_dir():
         raise UserError(f"{run_folder} holds no trajectories: give the folder of a run")
     totals = audit_run_folder(run_folder)
-    typer.echo(f"{totals.trained_tokens} tokens with loss mask 1, {totals.faults}")
+    typer.echo(f"{amount(totals.trained_tokens, 'token')} with loss mask 1, {totals.faults}")
     if not totals.clean:
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TextIO
 
 import typer
 
+from drydock.amount import amount
 from drydock.atomic import replace_file
 from drydock.errors import UserError
 from drydock.rollout.sft_export import conversations_of
@@ -30,7 +31,7 @@ def export_sft(trajectories: Iterable[Trajectory], output: Path | None, historie
                 _write_line(out, one.conversation)
                 written += 1
         _check(written)
-    _told(written, "conversations", output)
+    _told(amount(written, "conversation"), output)
 
 
 def export_atif(trajectories: Iterable[Trajectory], folder: Path | None, *, prompt_ids: bool) -> None:
@@ -51,7 +52,7 @@ def export_atif(trajectories: Iterable[Trajectory], folder: Path | None, *, prom
                 temporary.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
         written += 1
     _check(written)
-    _told(written, "documents", folder)
+    _told(amount(written, "document"), folder)
 
 
 @contextmanager
@@ -77,6 +78,6 @@ def _check(written: int) -> None:
         raise UserError("nothing to export: no rollout among these files qualifies")
 
 
-def _told(written: int, what: str, output: Path | None) -> None:
+def _told(written: str, output: Path | None) -> None:
     if output is not None:
-        typer.echo(f"{written} {what} in {output}", err=True)
+        typer.echo(f"{written} in {output}", err=True)

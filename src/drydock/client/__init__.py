@@ -1,5 +1,6 @@
 """Client of the training API: async `TrainingClient`; its sync face is `drydock.client.sync`."""
 
+from drydock.client.access import ServiceAccess
 from drydock.client.checkpoints import Checkpoint, CheckpointExport, ExportedFile
 from drydock.client.forward import TokenScores
 from drydock.client.job_calls import ExperimentRun, Identity
@@ -21,6 +22,7 @@ __all__ = [
     "Refused",
     "RetryPolicy",
     "SaveResult",
+    "ServiceAccess",
     "StepResult",
     "TokenScores",
     "TrainingClient",

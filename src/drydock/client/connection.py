@@ -12,10 +12,12 @@ from typing import Any, Final, Self
 
 from pydantic import SecretStr
 
+from drydock.client.access import ServiceAccess
 from drydock.client.call import Call, open_call
 from drydock.client.polling import prefer_wait, result_of
 from drydock.client.retrying import RetryPolicy
 from drydock.client.transport import Resend, Transport, job_path
+from drydock.errors import UserError
 from drydock.wire.chunks import MAX_BODY_BYTES
 
 CONTROL_DEADLINE_S: Final = 60.0
@@ -50,10 +52,13 @@ class Connection:
         self._hold_s = hold_s
         self._hosted = hosted
         self._max_body_bytes = max_body_bytes
+        self._verify_ssl = verify_ssl
+        secret = token.get_secret_value() if isinstance(token, SecretStr) else token
+        self._access = ServiceAccess(base_url, secret, database, schema, endpoint, hosted)
         self._transport = Transport(
             base_url,
             f"/api/v2/databases/{database}/schemas/{schema}/{endpoint}",
-            token=token.get_secret_value() if isinstance(token, SecretStr) else token,
+            token=secret,
             pat=hosted,
             verify_ssl=verify_ssl,
             connect_timeout_s=connect_timeout_s,
@@ -65,6 +70,29 @@ class Connection:
     def from_pat(cls, host: str, pat: str | SecretStr, **settings: Any) -> Self:
         """Client of the hosted service; `host` may carry a port, `settings` are those of the constructor."""
         return cls(hosted_url(host), token=pat, hosted=True, **settings)
+
+    @classmethod
+    def of(cls, access: ServiceAccess, **settings: Any) -> Self:
+        """Client of a service that another process told of; `settings` are those of the constructor."""
+        return cls(
+            access.base_url,
+            token=access.token,
+            database=access.database,
+            schema=access.schema,
+            endpoint=access.endpoint,
+            hosted=access.hosted,
+            **settings,
+        )
+
+    @property
+    def access(self) -> ServiceAccess:
+        """Of the same service for a client elsewhere.
+
+        Raises UserError where the server's certificate is checked in a way of this client's own.
+        """
+        if self._verify_ssl is not True:
+            raise UserError("a client with certificate settings of its own cannot be made anew in another process")
+        return self._access
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._transport.address})"

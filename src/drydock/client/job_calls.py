@@ -9,7 +9,7 @@ from drydock.client.call import open_call
 from drydock.client.connection import CONTROL_DEADLINE_S, Connection
 from drydock.client.job_wait import until_running
 from drydock.client.transport import Refused, job_path
-from drydock.wire.rest import Capacity, Job, JobCreate
+from drydock.wire.rest import CancelBody, Capacity, Job, JobCreate
 from drydock.wire.status import JobStatus
 
 
@@ -84,11 +84,19 @@ class JobCalls(Connection):
             if (status is None or job.status == JobStatus.parse(status)) and (comment is None or job.comment == comment)
         ]
 
-    async def cancel_job(self, job_id: str, *, deadline_s: float = CONTROL_DEADLINE_S) -> None:
-        """Cancel a job; no error when it is over already."""
+    async def cancel_job(
+        self, job_id: str, reason: str | None = None, *, deadline_s: float = CONTROL_DEADLINE_S
+    ) -> None:
+        """Cancel a job; no error when it is over already.
+
+        reason: kept as the job's; `drydock jobs` calls a job finished whose reason begins with `FINISHED`. Not told to
+        the hosted service, which keeps none.
+        """
+        content = None if reason is None or self._hosted else CancelBody(reason=reason).model_dump_json().encode()
         async with open_call("cancel job", job_id, deadline_s) as call:
             try:
-                await self._transport.send(call, "POST", job_path(job_id, ":cancel"))
+                headers = {"Content-Type": "application/json"} if content else None
+                await self._transport.send(call, "POST", job_path(job_id, ":cancel"), content=content, headers=headers)
             except Refused as error:
                 if error.status != 409:
                     raise

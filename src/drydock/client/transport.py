@@ -17,6 +17,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx
 
+from drydock.amount import amount
 from drydock.client.call import Call
 from drydock.client.retrying import RetryPolicy, passing, patient, turned_away
 from drydock.errors import Blame, ServiceError, ServiceUnavailable, UserError
@@ -77,6 +78,7 @@ class Transport:
         self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._url = base_url.rstrip("/") + prefix
         self._token = token
+        self._pat = pat
         self._retry = retry or RetryPolicy()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if token and pat:
@@ -216,6 +218,8 @@ class Transport:
                 if response.is_success:
                     return response
                 call.last_failure = f"HTTP {response.status_code}: {self._clean(server_message(response.text))}"
+                if response.status_code == 401:
+                    call.last_failure += self._credentials_hint
                 if not passing(response):
                     kind = RefusedAsAsked if response.status_code in _CALLERS_FAULT else Refused
                     raise kind(f"{call.label}: {call.last_failure}", response.status_code, response.text)
@@ -224,7 +228,7 @@ class Transport:
             exhausted = unconnected or reached >= self._retry.attempts
             if not again or (exhausted and not patience):
                 hint = "" if again else " (not sent again: it may have taken effect)"
-                raise ServiceUnavailable(f"{call.label}: {call.last_failure}, after {attempt} attempt(s){hint}")
+                raise ServiceUnavailable(f"{call.label}: {call.last_failure}, after {amount(attempt, 'attempt')}{hint}")
             await asyncio.sleep(self._retry.delay_s(attempt - 1, response))
 
     def _parse(self, call: Call, response: httpx.Response) -> dict[str, Any]:
@@ -238,6 +242,16 @@ class Transport:
             text = self._clean(response.text)[:200]
             raise ServiceError(f"{call.label}: the answer is not a JSON object: {text}")
         return answer
+
+    @property
+    def _credentials_hint(self) -> str:
+        """What a caller without a token that counts is to do; the commands take theirs from the environment."""
+        if self._pat:
+            return "; the personal access token is missing, wrong or past its date"
+        return (
+            "; set DRYDOCK_SERVICE_TOKEN (in Python: the client's token) to a token of this service; `drydock service "
+            "token create` makes one, on the service's machine"
+        )
 
     def _reason(self, error: Exception) -> str:
         return self._clean(str(error)) or type(error).__name__

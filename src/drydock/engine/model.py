@@ -4,6 +4,10 @@ Models run in `eval` mode everywhere, training included: dropout would make the 
 sampler's. `use_cache` is passed with each call and never written into a config, because a saved folder would carry
 it into `generation_config.json` and slow every later `generate`.
 
+A model on a CPU owns its weights. As the loader leaves them they are its files, mapped into memory: overwriting a file
+in place would change a running model, and truncating it would kill the process. So they are copied once, tensor by
+tensor, at the cost of one pass over them; the mapped pages go with the last of them.
+
 A model in bfloat16 or float16 computes its logits in float32 (`widen_head`), in the trainer and in the sampler alike:
 rounding a log-prob to 8 bits of mantissa would drown the policy ratios that training is about.
 """
@@ -51,10 +55,19 @@ def load_model(name_or_path: str, *, dtype: str | None = None, device: str = "cp
         raise UserError(f"model {name_or_path!r} cannot be loaded: {_first_line(error)}") from error
     except (RuntimeError, KeyError) as error:
         raise EngineError(f"weights of model {name_or_path!r} do not fit its config: {_first_line(error)}") from error
+    if torch.device(device).type == "cpu":
+        _own_weights(model)
     nn.Module.to(model, torch.device(device))
     if torch_dtype in (torch.bfloat16, torch.float16):
         widen_head(model)
     return model.eval()
+
+
+@torch.no_grad()
+def _own_weights(model: nn.Module) -> None:
+    """Put every weight into memory of its own; a tied one stays one."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
 
 
 def widen_head(model: PreTrainedModel) -> None:

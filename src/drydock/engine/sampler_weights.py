@@ -61,9 +61,9 @@ class SamplerWeights:
         """Raises EngineError when an adapter was trained on other weights than the base; None: it does not say."""
         if base_fingerprint is not None and base_fingerprint != self.base_fingerprint:
             raise EngineError(
-                f"the adapter in {path} was trained on weights {base_fingerprint}, the sampler's base is "
-                f"{self.base_fingerprint}; start both sub-jobs from the same model with the same dtype, or sync whole "
-                "weights (weight_format vllm)"
+                f"the adapter in {path} was trained on other weights (fingerprint {base_fingerprint}) than the base "
+                f"that is loaded here ({self.base_fingerprint}): load the model that it was trained on, with the same "
+                "dtype, or sync whole weights (weight_format vllm)"
             )
 
     def _load_adapter(self, path: Path, expected_fingerprint: str) -> bool:

@@ -49,6 +49,7 @@ def documented(
     answer: Any,
     *,
     body: type[BaseModel] | None = None,
+    body_required: bool = True,
     octets: str | None = None,
     query: Mapping[str, str] | None = None,
     headers: tuple[dict[str, Any], ...] = (),
@@ -56,8 +57,9 @@ def documented(
 ) -> dict[str, Any]:
     """Arguments of a route's decorator.
 
-    answer: model of the 200 answer. body: model of a JSON body; octets: description of a frame in the body. query:
-    name to description. statuses: answers beyond 401, 403, 404, 422 and 429, which every call may get.
+    answer: model of the 200 answer. body: model of a JSON body, which may be left out unless it is required. octets:
+    description of a frame in the body. query: name to description. statuses: answers beyond 401, 403, 404, 422 and
+    429, which every call may get.
     """
     extra: dict[str, Any] = {}
     content: dict[str, Any] = {}
@@ -66,7 +68,7 @@ def documented(
     if octets is not None:
         content[OCTETS] = {"schema": {"type": "string", "format": "binary", "description": octets}}
     if content:
-        extra["requestBody"] = {"content": content, "required": True}
+        extra["requestBody"] = {"content": content, "required": body_required}
     parameters = [
         {"name": name, "in": "query", "required": False, "description": text, "schema": {"type": "string"}}
         for name, text in (query or {}).items()

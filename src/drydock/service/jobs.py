@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from drydock.amount import amount
 from drydock.errors import WorkerLost
 from drydock.service import schema as tables
 from drydock.service.chunk_groups import ChunkGroups
@@ -201,11 +202,11 @@ class Jobs:
             for row in sorted(chosen, key=lambda row: row["created_at"])
         ]
 
-    async def cancel(self, job_id: str) -> Row:
-        """Ends the job and waits until its processes are gone; nothing to do for one that is over."""
+    async def cancel(self, job_id: str, reason: str) -> Row:
+        """Ends the job for `reason` and waits until its processes are gone; nothing to do for one that is over."""
         job = self._live.get(job_id)
         if job is not None:
-            job.end(JobStatus.CANCELLED, "cancelled by request")
+            job.end(JobStatus.CANCELLED, reason)
             await job.finished.wait()
         return await self.view(job_id)
 
@@ -279,7 +280,9 @@ class Jobs:
         try:
             create = JobCreate.model_validate(row["body"])
         except ValidationError as error:
-            reason = f"the service was restarted and cannot read this job any more: {error.error_count()} errors"
+            reason = (
+                f"the service was restarted and cannot read this job any more: {amount(error.error_count(), 'error')}"
+            )
             await self._store.put(tables.jobs, [{**row, "status": JobStatus.FAILED.value, "reason": reason}])
             return None
         same = ("owner", "owner_role", "creation_key", "created_at", "updated_at", "hardware", "started_at")

@@ -84,14 +84,19 @@ def facts_of(model_name: str, where: str) -> ModelFacts | None:
         raise Refusal(422, f"{where}: there is no model folder {model_name!r} on the service's machine")
     if not HUB_ID.fullmatch(model_name):
         raise Refusal(422, f"{where}: {model_name[:200]!r} is neither a folder nor a hub id (organisation/name)")
-    cached = _cached(model_name)
+    cached = hub_snapshot(model_name)
     if cached is not None:
         return read_facts(cached)
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+    if is_offline():
         raise Refusal(
             422, f"{where}: {model_name!r} is not on this machine and the service is offline (HF_HUB_OFFLINE)"
         )
     return None
+
+
+def is_offline() -> bool:
+    """Whether this process is told not to ask the hub (HF_HUB_OFFLINE)."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def names_folder(model_name: str) -> bool:
@@ -151,8 +156,8 @@ def _count_parameters(folder: Path) -> int | None:
     return total or None
 
 
-def _cached(model_name: str) -> Path | None:
-    """The newest snapshot of a hub model in this machine's cache."""
+def hub_snapshot(model_name: str) -> Path | None:
+    """The newest snapshot of a hub model in this machine's cache, None without one."""
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     snapshots = (hub / f"models--{model_name.replace('/', '--')}").glob("snapshots/*/config.json")

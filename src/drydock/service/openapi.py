@@ -15,13 +15,13 @@ from pydantic.json_schema import models_json_schema
 
 from drydock.service.gate import ROOT
 from drydock.service.load_body import LoadBody
-from drydock.wire.rest import GenerateBody, JobCreate, OperationBody, SaveBody, StepBody
+from drydock.wire.rest import CancelBody, GenerateBody, JobCreate, OperationBody, SaveBody, StepBody
 
 PREFIX = "/api/v2/databases/{database}/schemas/{schema}/{endpoint}"
 DESCRIPTION = """\
 The training service's API. Any database, schema and endpoint name is served; clients use `cortex-training` as the
 endpoint. Send a token as `Authorization: Bearer <token>`, or as the password of Basic credentials in the base URL."""
-BODIES = (JobCreate, GenerateBody, StepBody, SaveBody, LoadBody, OperationBody)
+BODIES = (JobCreate, CancelBody, GenerateBody, StepBody, SaveBody, LoadBody, OperationBody)
 _PLACES = {
     "database": "any name, also an empty one",
     "schema": "any name, also an empty one",

@@ -1,11 +1,9 @@
 """Run configuration from a TOML file and `section.key=value` overrides.
 
 Paths in the file are relative to the file, paths on the command line to the working directory. An unknown key is a
-ConfigError that offers the nearest known one.
+ConfigError that offers what it was meant to be (`nearest_key`).
 """
 
-import difflib
-import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from drydock.errors import ConfigError
 from drydock.training.config import RunConfig
+from drydock.training.nearest_key import suggestion
 
 PATH_KEYS = (
     "data.train",
@@ -146,24 +145,10 @@ def _explain(error: ValidationError, known: Sequence[str]) -> str:
     for problem in error.errors():
         location = ".".join(str(part) for part in problem["loc"]) or "configuration"
         if problem["type"] == "extra_forbidden":
-            lines.append(f"unknown key {location}{_nearest(location, known)}")
+            lines.append(f"unknown key {location}{suggestion(location, known)}")
         else:
             lines.append(f"{location}: {problem['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)
-
-
-def _nearest(location: str, known: Sequence[str]) -> str:
-    entry = re.match(r"\w+\.\d+\.", location)
-    if entry:
-        known = [key.replace(f"{entry[0].split('.')[0]}.", entry[0]) for key in known]
-    section, _, leaf = location.rpartition(".")
-    same_name = [key for key in known if key.rpartition(".")[2] == leaf]
-    close = difflib.get_close_matches(location, same_name, n=1, cutoff=0.0)
-    close = close or difflib.get_close_matches(location, known, n=1, cutoff=0.6)
-    if close:
-        return f": did you mean {close[0]}?"
-    siblings = sorted(key for key in known if key.startswith(f"{section}."))
-    return f" (known: {', '.join(siblings)})" if siblings else ""
 
 
 def known_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""A job for the length of a block: created on entry, cancelled on exit whatever happened."""
+"""A job for the length of a block: created on entry, cancelled on exit, with a reason that tells a finished one."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from drydock.client import TrainingClient
 from drydock.deadline import deadline
 from drydock.errors import DrydockError
 from drydock.training.config import TrainerDeadlineConfig
-from drydock.wire.rest import Job, JobCreate
+from drydock.wire.rest import FINISHED, Job, JobCreate
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +24,16 @@ async def running_job(
     waiting: Callable[[str], None],
 ) -> AsyncIterator[Job]:
     """Create the job, wait until it runs, and cancel it on exit. `waiting` is told what is waited for."""
+    why = None
     waiting("the training service to accept the job")
     job = await _create(client, request, deadlines.shutdown_s)
     job_id_file.write_text(job.job_id + "\n")
     try:
         waiting(f"job {job.job_id} to load its models")
         yield await client.wait_for_job(job.job_id, deadline_s=deadlines.job_running_s)
+        why = f"{FINISHED}: its run is at its end"
     finally:
-        await _cancel(client, job.job_id, deadlines.shutdown_s)
+        await _cancel(client, job.job_id, deadlines.shutdown_s, why)
 
 
 async def _create(client: TrainingClient, request: JobCreate, limit_s: float) -> Job:
@@ -48,10 +50,10 @@ async def _create(client: TrainingClient, request: JobCreate, limit_s: float) ->
         raise
 
 
-async def _cancel(client: TrainingClient, job_id: str, limit_s: float) -> None:
+async def _cancel(client: TrainingClient, job_id: str, limit_s: float, why: str | None = None) -> None:
     try:
         async with deadline(f"job {job_id} to be cancelled", limit_s):
-            await client.cancel_job(job_id)
+            await client.cancel_job(job_id, why)
         log.info("job %s cancelled", job_id)
     except DrydockError as error:
         log.error("job %s could not be cancelled, cancel it by hand: %s", job_id, error)

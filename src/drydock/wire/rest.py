@@ -110,6 +110,16 @@ class JobCreate(OpenModel):
         return self
 
 
+FINISHED = "finished"
+"""How the reason begins with which a client cancels a job that has done its work."""
+
+
+class CancelBody(OpenModel):
+    """Body of a job's cancelling; may be empty. `reason` is kept as the job's reason."""
+
+    reason: str | None = Field(default=None, min_length=1, max_length=500)
+
+
 class SubJob(OpenModel):
     """One sub-job of a job; the configuration it was created with is echoed back."""
 
@@ -137,6 +147,11 @@ class Job(OpenModel):
     created_at: str | None = None
     updated_at: str | None = None
     sub_jobs: list[SubJob] = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether its client cancelled it because its work was done."""
+        return self.status is JobStatus.CANCELLED and (self.reason or "").startswith(FINISHED)
 
 
 class Capacity(OpenModel):

@@ -16,7 +16,7 @@ from drydock.service.model_admission import check_models
 from drydock.service.model_places import placed
 from drydock.service.problems import json_response
 from drydock.wire.answers import ExperimentRun, JobList
-from drydock.wire.rest import Job, JobCreate
+from drydock.wire.rest import CancelBody, Job, JobCreate
 
 router = APIRouter()
 
@@ -74,10 +74,11 @@ async def get_job(request: Request, job_id: str) -> Response:
     return json_response(await service_of(request).jobs.view(job_id))
 
 
-@router.post(ROOT + "/{job_id}:cancel", **documented(Job))
+@router.post(ROOT + "/{job_id}:cancel", **documented(Job, body=CancelBody, body_required=False, statuses=(400,)))
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Answered once the job's processes are gone; cancelling a job that is over changes nothing."""
-    return json_response(await service_of(request).jobs.cancel(job_id))
+    given = body.model(CancelBody, body.json_object(await request.body()))
+    return json_response(await service_of(request).jobs.cancel(job_id, given.reason or "cancelled by request"))
 
 
 @router.get(ROOT + "/{job_id}/experiment-run", **documented(ExperimentRun))

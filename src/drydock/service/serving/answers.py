@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from drydock.chat import Message, ParsedReply
+from drydock.service.serving.token_text import TokenText
 
 type Sample = dict[str, Any]
 """One sample of generate's result with compact log-probs; see `drydock.service.sample_form`."""
@@ -71,10 +72,10 @@ def finish_reason(sample: Sample) -> str:
 
 
 class TokenTexts:
-    """Log-probs in OpenAI's two forms. bytes are those of a token's text, null where it is a part of a character."""
+    """Log-probs in OpenAI's two forms, with each token's text and bytes."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+        self._tokens = TokenText(tokenizer)
 
     def chat(self, part: dict[str, Any]) -> dict[str, Any]:
         """Of a chat choice: `content`, one entry per token with the likeliest ones."""
@@ -90,7 +91,7 @@ class TokenTexts:
 
     def plain(self, part: dict[str, Any], offset: int) -> dict[str, Any]:
         """Of a completion choice: parallel lists. offset: characters of the text before this part."""
-        texts = [self._text(token) for token in part["token_ids"]]
+        texts = [self._tokens.text(token, first=offset == place == 0) for place, token in enumerate(part["token_ids"])]
         starts = []
         for text in texts:
             starts.append(offset)
@@ -99,13 +100,9 @@ class TokenTexts:
         return {
             "tokens": texts,
             "token_logprobs": list(part["logprobs"]),
-            "top_logprobs": [{self._text(int(k)): v for k, v in top.items()} for top in tops] if tops else None,
+            "top_logprobs": [{self._tokens.text(int(k)): v for k, v in top.items()} for top in tops] if tops else None,
             "text_offset": starts,
         }
 
     def _entry(self, token: int, logprob: float) -> dict[str, Any]:
-        text = self._text(token)
-        return {"token": text, "logprob": logprob, "bytes": None if "\ufffd" in text else list(text.encode())}
-
-    def _text(self, token: int) -> str:
-        return self._tokenizer.decode([token], skip_special_tokens=False)
+        return {"token": self._tokens.text(token), "logprob": logprob, "bytes": self._tokens.bytes_of(token)}

@@ -69,7 +69,7 @@ class SftTrainerConfig(Section):
     """Passes over the conversations; what is left of a pass after its last whole batch waits for another pass."""
 
     train_batch_size: int = Field(default=16, gt=0)
-    """Conversations a step."""
+    """Conversations a step; no more than `data.train` holds."""
 
     eval_before_train: bool = False
     """Evaluate before the first step. Evaluations need `data.eval`."""
@@ -87,7 +87,8 @@ class SftTrainerConfig(Section):
     """Keep only so many of the newest checkpoints. Default: all."""
 
     save_final_checkpoint: bool = True
-    """Save the final weights as a Hugging Face folder (a PEFT folder for LoRA), `checkpoints/step_<N>`."""
+    """Save the final weights as a Hugging Face folder (a PEFT folder for LoRA), `checkpoints/step_<N>`. Where
+    `ckpt_interval` saves the last step as well, its checkpoint is both, saved once."""
 
     resume_mode: Literal["none", "latest"] = "none"
     """`latest`: go on from the last resumable checkpoint of the run in this folder, as if it had not stopped."""
@@ -120,6 +121,11 @@ class SftConfig(Section):
     data: SftDataConfig = SftDataConfig()
     service: TrainerServiceConfig = TrainerServiceConfig()
     deadlines: TrainerDeadlineConfig = TrainerDeadlineConfig()
+
+    @property
+    def merges_adapter(self) -> bool:
+        """Whether the final checkpoint is a whole model with the adapter added in."""
+        return bool(self.trainer.policy.model.lora.rank and self.trainer.policy.model.lora.merge)
 
     @model_validator(mode="after")
     def _required_values(self) -> Self:

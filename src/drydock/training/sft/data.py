@@ -17,11 +17,12 @@ from drydock.training.sft.rows import supervised_row
 
 @dataclass(frozen=True, slots=True)
 class SftData:
-    """train, evaluation: one row a conversation, in the files' order. dropped: conversations that were too long."""
+    """train, evaluation: one row a conversation, in the files' order. dropped_*: conversations that were too long."""
 
     train: tuple[Row, ...]
     evaluation: tuple[Row, ...]
-    dropped: int
+    dropped_training: int
+    dropped_evaluation: int
 
     @property
     def fingerprint(self) -> str:
@@ -34,9 +35,9 @@ class SftData:
 
 def load_data(config: SftDataConfig, template: ChatTemplate) -> SftData:
     """Read and tokenize everything. Raises ConfigError naming the conversation that cannot be used."""
-    train, dropped = _rows(config.train, config, template, "data.train")
-    evaluation, dropped_too = _rows(config.eval, config, template, "data.eval")
-    return SftData(tuple(train), tuple(evaluation), dropped + dropped_too)
+    train, dropped_training = _rows(config.train, config, template, "data.train")
+    evaluation, dropped_evaluation = _rows(config.eval, config, template, "data.eval")
+    return SftData(tuple(train), tuple(evaluation), dropped_training, dropped_evaluation)
 
 
 def _rows(files: Sequence[Path], config: SftDataConfig, template: ChatTemplate, setting: str) -> tuple[list[Row], int]:

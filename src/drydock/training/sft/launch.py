@@ -7,6 +7,7 @@ the run and its job; with `trainer.resume_mode` "latest" the same command goes o
 import asyncio
 from pathlib import Path
 
+from drydock.amount import amount
 from drydock.errors import ConfigError
 from drydock.report.loss_graph import LossCurve
 from drydock.report.metrics import MetricsFile
@@ -43,6 +44,7 @@ async def _run(config: SftConfig, secrets: Secrets, folder: RunFolder, progress:
     check_model_folder(config.trainer.policy.model.path, config.data.max_length, "data.max_length")
     progress.waiting("conversations to be tokenized")
     data = await asyncio.to_thread(lambda: load_data(config.data, ChatTemplate.load(config.trainer.policy.model.path)))
+    _check_batch(config, data)
     _note_data(config, data, progress)
     await check_service(config.service, secrets, progress)
     resume = _resume_point(config, folder, data, progress)
@@ -62,15 +64,28 @@ async def _run(config: SftConfig, secrets: Secrets, folder: RunFolder, progress:
         _print_summary(folder, progress)
 
 
+def _check_batch(config: SftConfig, data: SftData) -> None:
+    """Raises ConfigError for a batch that no pass over the conversations can fill."""
+    size, held = config.trainer.train_batch_size, len(data.train)
+    if size > held:
+        left_out = f", {data.dropped_training} left out as too long" if data.dropped_training else ""
+        raise ConfigError(
+            f"trainer.train_batch_size is {size}, but data.train holds {amount(held, 'conversation')}{left_out}; "
+            f"set it to {held} or less, or give more conversations"
+        )
+
+
 def _note_data(config: SftConfig, data: SftData, progress: RunProgress) -> None:
     tokens = sum(len(row.token_ids) for row in data.train)
     trained = sum(row.trained_tokens for row in data.train)
     progress.note(
-        f"{len(data.train)} conversations to train on, {tokens} tokens, {trained} of them the assistant's; "
-        f"{len(data.evaluation)} held out; {total_steps(config, len(data.train))} steps"
+        f"{amount(len(data.train), 'conversation')} to train on, {amount(tokens, 'token')}, {trained} of them the "
+        f"assistant's; {len(data.evaluation)} held out; {amount(total_steps(config, len(data.train)), 'step')}"
     )
-    if data.dropped:
-        progress.note(f"warning: {data.dropped} conversations left out, longer than {config.data.max_length} tokens")
+    if dropped := data.dropped_training + data.dropped_evaluation:
+        progress.note(
+            f"warning: {amount(dropped, 'conversation')} left out, longer than {config.data.max_length} tokens"
+        )
 
 
 def _resume_point(config: SftConfig, folder: RunFolder, data: SftData, progress: RunProgress) -> ResumePoint | None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from drydock.amount import amount
 from drydock.engine.optimizer_settings import ScheduleConfig
 from drydock.engine.schedules import rate_factor
 from drydock.report.loss_graph import LossCurve, draw_loss_graph
@@ -63,8 +64,16 @@ class SftLoop:
                 await self._draw()
                 drawn = time.monotonic()
         await self._draw()
-        if trainer.save_final_checkpoint:
+        if trainer.save_final_checkpoint and not self._saved_whole(steps):
             await self._save(steps, "weights-only")
+
+    def _saved_whole(self, step: int) -> bool:
+        """Whether this part of the run has saved the step already, as a folder that is a model (or an adapter).
+
+        A resumable checkpoint is one; where the adapter is to be merged, the final checkpoint is another thing.
+        """
+        interval = self.config.trainer.ckpt_interval
+        return bool(self.first < step and interval and step % interval == 0) and not self.config.merges_adapter
 
     def _evaluates_after(self, step: int, steps: int) -> bool:
         trainer = self.config.trainer
@@ -109,7 +118,8 @@ class SftLoop:
         loss = total / max(1, tokens)
         metrics = {"eval/loss": loss, "eval/trained_tokens": tokens, "timing/eval": time.monotonic() - started}
         MetricsFile(self.folder.metrics).write(step, metrics)
-        self.progress.note(f"evaluation at step {step}: loss {loss:.4f} over {len(self.data.evaluation)} conversations")
+        held_out = amount(len(self.data.evaluation), "conversation")
+        self.progress.note(f"evaluation at step {step}: loss {loss:.4f} over {held_out}")
 
     async def _save(self, step: int, checkpoint_type: str) -> None:
         self.progress.waiting(f"the checkpoint of step {step} to be written")
