@@ -98,6 +98,33 @@ async def test_raw_system_calls_are_filtered(local, call, error):
     assert result.stdout == f"{error}\n"
 
 
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "echo changed > /sealed/in/file",
+        "touch /sealed/in/new",
+        "chmod 777 /sealed/in",
+        "rm -rf /sealed",
+        "mv /sealed /elsewhere",
+        "ln -f /sealed/in/file /alias && echo changed > /alias",
+        "mount -o remount,bind,rw /sealed",
+        "umount -l /sealed",
+        "unshare -m umount /sealed",
+        "unshare -rm umount /sealed",
+        "mount --bind / /mnt",
+    ],
+)
+async def test_what_is_made_read_only_can_be_changed_by_nobody_inside(local, attempt):
+    await local.exec("mkdir -p /sealed/in && echo kept > /sealed/in/file")
+    await local.make_read_only("/sealed")
+    assert (await local.exec(attempt)).return_code != 0
+    await local.kill_processes()
+    assert (await local.exec(attempt)).return_code != 0
+    await local._local._restart()
+    assert (await local.exec(attempt)).return_code != 0
+    assert (await local.exec("cat /sealed/in/file; ls /sealed/in")).stdout == "kept\nfile\n"
+
+
 async def test_process_one_cannot_be_traced(local):
     traced = await local.exec("grep -E '^(TracerPid|Uid)' /proc/1/status; cat /proc/1/syscall; cat /proc/1/stack")
     assert traced.return_code != 0

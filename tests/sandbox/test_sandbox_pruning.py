@@ -11,6 +11,7 @@ from drydock.cli.sandbox import app
 from drydock.sandbox.layer_pruning import list_layers, prune_layers
 from drydock.sandbox.layer_store import lock_file
 from drydock.sandbox.rootfs import rootfs_path
+from drydock.sandbox.rootfs_archive import import_rootfs
 
 pytestmark = pytest.mark.sandbox
 
@@ -65,7 +66,25 @@ async def test_the_command_says_what_it_did(start, cache):
     age(cache, 40)
     shown = CliRunner().invoke(app, ["prune", "--cache-dir", str(cache), "--dry-run"]).output
     assert "would be deleted: 0 layers" in shown
-    assert "in use: 1 layers" in shown
+    assert "in use: 1 layer," in shown
     await environment.stop(delete=True)
-    assert "deleted: 1 layers" in CliRunner().invoke(app, ["prune", "--cache-dir", str(cache)]).output
+    assert "deleted: 1 layer," in CliRunner().invoke(app, ["prune", "--cache-dir", str(cache)]).output
     assert list_layers(cache) == []
+
+
+async def test_outdated_root_file_systems_go_and_the_current_and_named_ones_stay(start, cache, rootfs_archive):
+    old = cache / "rootfs" / "bookworm-of-an-older-version"
+    old.mkdir()
+    (old / "file").write_bytes(b"x" * 100_000)
+    image = import_rootfs(rootfs_archive, cache, "own:1")
+    environment = await start("FROM own:1\nRUN true\n", cache_dir=cache)
+    assert [layer.path for layer in prune_layers(cache, unused_days=0).deleted] == [old]
+    assert not old.exists()
+    (cache / "images" / "own%3A1").unlink()
+    done = prune_layers(cache, unused_days=0)
+    assert image in [layer.path for layer in done.held]
+    assert (await environment.exec("true")).return_code == 0
+    await environment.stop(delete=True)
+    assert image in [layer.path for layer in prune_layers(cache, unused_days=0).deleted]
+    assert list((cache / "imported").iterdir()) == []
+    assert rootfs_path(cache).is_dir()

@@ -1,6 +1,9 @@
 """Requirements, package sources and the commands."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,41 @@ def test_only_the_releases_own_sources_are_taken_from_the_machine(tmp_path: Path
         ["http://mirror.internal/debian-security", "bookworm-security", "main"],
     ]
     assert [stanza.strip() for stanza in stanzas] == [good.strip()]
+
+
+ON_AN_OVERLAY = """
+import asyncio, sys
+from pathlib import Path
+from builders.sandbox_environment import build_environment
+from drydock.errors import SandboxUnavailable
+from drydock.sandbox.local import LocalEnvironment
+
+async def main():
+    environment = build_environment(LocalEnvironment, Path(sys.argv[1]), "FROM debian\\n", storage="disk")
+    try:
+        await environment.start(force_build=False)
+    except SandboxUnavailable as error:
+        print(error)
+    await environment.stop(delete=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount an overlay for the test")
+def test_a_disk_that_cannot_hold_what_sandboxes_write_is_named_with_the_remedy(tmp_path):
+    lower, upper, work, place = (tmp_path / name for name in ("lower", "upper", "work", "place"))
+    for directory in (lower, upper, work, place):
+        directory.mkdir()
+    mount = f"mount -t overlay none -o lowerdir={lower},upperdir={upper},workdir={work} {place}"
+    script = f'{mount} && exec "$0" -c "$1" {place}'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, sys.executable, ON_AN_OVERLAY],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"the file system of {place}/state/" in done.stdout, done.stderr
+    assert "choose another sandbox.state_dir, or sandbox.kwargs.storage=memory" in done.stdout

@@ -37,9 +37,12 @@ async def main():
         storage=sys.argv[1],
     )
     await environment.start(force_build=False)
+    await environment.exec("mkdir -p /sealed/in", user="root")
+    await environment.make_read_only("/sealed")
     for command, user in (
         ("cat file; stat -c %U file; ls /d; id -u", None),
         ("cd /var/lib && rm -r dpkg && mkdir dpkg && ls -A dpkg; id -u; cat /proc/sys/kernel/pid_max", "root"),
+        ("touch /sealed/in/new || rm -r /sealed || umount /sealed || echo sealed", "root"),
         ("echo 1 > /proc/sys/vm/swappiness || mount -t tmpfs none /mnt || unshare -Ur true || echo refused", "root"),
     ):
         done = await environment.exec(command, user=user, timeout_sec=20)
@@ -86,7 +89,9 @@ def built(user_home: Path, rootfs_archive: Path) -> Path:
 @pytest.mark.parametrize("storage", ["memory", "disk"])
 def test_sandboxes_work_and_confine(built, storage):
     done = run_as_user(built, sys.executable, "-c", PROGRAM, storage)
-    assert done.stdout.splitlines() == ["copiedagent", "new", "1000", "0", "512", "refused", "sent"], done.stderr
+    assert done.stdout.splitlines() == ["copiedagent", "new", "1000", "0", "512", "sealed", "refused", "sent"], (
+        done.stderr
+    )
     system = next((built / ".cache/drydock/imported").glob("[!.]*"))
     assert (system / "bin/bash").stat().st_uid == FIRST_ID
     assert (built / "work" / "down").stat().st_uid == UID

@@ -92,7 +92,11 @@ def prune(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:
-    """Delete cached layers of Dockerfiles; without options, those unused for 30 days. Layers in use stay."""
+    """Delete cached layers of Dockerfiles and outdated root file systems; without options, those unused for 30 days.
+
+    What sandboxes stand on stays.
+    """
+    from drydock.amount import amount
     from drydock.sandbox.rootless import enter_user_namespace
 
     enter_user_namespace()
@@ -108,7 +112,7 @@ def prune(
         ("kept", done.kept),
     ):
         size = sum(layer.size_bytes for layer in layers)
-        typer.echo(f"{verb}: {len(layers)} layers, {size / (1 << 20):.0f} MB")
+        typer.echo(f"{verb}: {amount(len(layers), 'layer')}, {size / (1 << 20):.0f} MB")
 
 
 @app.command()

@@ -23,6 +23,7 @@ from drydock.sandbox.locations import default_cache_dir, default_state_dir
 from drydock.sandbox.machine import Machine
 from drydock.sandbox.transfer import (
     Budget,
+    clear_way_to,
     download_directory,
     download_file,
     kind_of,
@@ -89,8 +90,13 @@ class SandboxEnvironment(BaseEnvironment):
             await machine.stop()
 
     async def kill_processes(self) -> None:
-        """Kill everything that runs in the sandbox. Its files stay, and commands can be run afterwards."""
-        await self._running().kill_processes()
+        """Kill everything that runs in the sandbox. Its files stay, and commands can be run afterwards.
+
+        Harbor's log directories are put back where they were removed: what follows writes there.
+        """
+        machine = self._running()
+        await machine.kill_processes()
+        await in_transfer_pool(self._restore_logs, machine.root)
 
     async def exec(
         self,
@@ -171,12 +177,22 @@ class SandboxEnvironment(BaseEnvironment):
         await self._upload_environment_dir_after_start()
 
     def _make_directories(self, root: int) -> None:
-        logs = {*self._mount_targets(writable_only=True), *LOG_DIRECTORIES}
-        for path in (self._workdir, *sorted(logs)):
+        try:
+            os.close(make_directory(root, self._workdir, self._owner()))
+        except OSError as error:
+            raise TaskError(
+                f"{self.environment_dir}: {self._workdir} cannot be made in the sandbox ({error.strerror}); look at "
+                "WORKDIR, [environment] workdir and the links that the Dockerfile makes"
+            ) from error
+        self._restore_logs(root)
+
+    def _restore_logs(self, root: int) -> None:
+        """Let there be log directories that everybody may write to, in place of whatever else has their names."""
+        for path in sorted({*self._mount_targets(writable_only=True), *LOG_DIRECTORIES}):
+            clear_way_to(root, path, self._owner())
             descriptor = make_directory(root, path, self._owner())
             try:
-                if path in logs:
-                    os.fchmod(descriptor, 0o777)
+                os.fchmod(descriptor, 0o777)
             finally:
                 os.close(descriptor)
 

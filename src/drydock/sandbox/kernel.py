@@ -22,8 +22,11 @@ CLONE_NEWNET = 0x40000000
 class Mount(IntFlag):
     """Flags of mount(2)."""
 
+    RDONLY = 1
     NOSUID = 2
     NODEV = 4
+    REMOUNT = 0x20
+    BIND = 0x1000
     REC = 0x4000
     PRIVATE = 1 << 18
 

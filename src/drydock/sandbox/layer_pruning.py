@@ -1,7 +1,6 @@
-"""Deleting layers that nobody has asked for lately, oldest first.
+"""Deleting layers and outdated root file systems that nobody has asked for lately, oldest first.
 
-Layers that a living sandbox stands on are held (see `layer_store`) and stay; a layer that is wanted again is built
-again.
+What a living sandbox stands on is held (see `layer_store`) and stays; a layer that is wanted again is built again.
 """
 
 import fcntl
@@ -13,13 +12,14 @@ from pathlib import Path
 
 from drydock.file_lock import try_lock
 from drydock.sandbox.layer_store import lock_file
+from drydock.sandbox.system_store import outdated_systems
 
 _DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer in the cache; used_at: seconds since the epoch at which it was last asked for."""
+    """A layer in the cache, or a root file system; used_at: seconds since the epoch at which it was last asked for."""
 
     path: Path
     size_bytes: int
@@ -38,10 +38,11 @@ class Pruning:
 def prune_layers(
     cache_dir: Path, *, unused_days: float | None = None, keep_mb: float | None = None, dry_run: bool = False
 ) -> Pruning:
-    """Delete layers not asked for in `unused_days`, then the oldest until the rest takes at most `keep_mb`."""
+    """Delete layers and outdated root file systems not asked for in `unused_days`, then the oldest of them until the
+    rest takes at most `keep_mb`."""
     deleted: list[Layer] = []
     held: list[Layer] = []
-    found = list_layers(cache_dir)
+    found = sorted([*list_layers(cache_dir), *map(_measure, outdated_systems(cache_dir))], key=_by_age)
     total = sum(layer.size_bytes for layer in found)
     for layer in found:
         old = unused_days is not None and time.time() - layer.used_at > unused_days * _DAY_S
@@ -72,7 +73,11 @@ def list_layers(cache_dir: Path) -> list[Layer]:
     if not store.is_dir():
         return []
     found = [_measure(path) for path in store.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    return sorted(found, key=lambda layer: (layer.used_at, layer.path.name))
+    return sorted(found, key=_by_age)
+
+
+def _by_age(layer: Layer) -> tuple[float, str]:
+    return layer.used_at, layer.path.name
 
 
 def _measure(layer: Path) -> Layer:

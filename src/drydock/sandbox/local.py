@@ -10,6 +10,7 @@ import functools
 import logging
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,8 @@ from harbor.models.task.config import NetworkMode, NetworkPolicy
 from harbor.models.trial.config import ResourceMode
 from pydantic import Field
 
-from drydock.errors import TaskError
+from drydock.errors import SandboxError, TaskError
+from drydock.sandbox.confine import PYTHON
 from drydock.sandbox.control_groups import GroupLimits, available
 from drydock.sandbox.dockerfile_plan import Run
 from drydock.sandbox.environment import DEFAULT_PATH, SandboxEnvironment, SandboxOptions
@@ -28,10 +30,16 @@ from drydock.sandbox.layer_size import within_size
 from drydock.sandbox.layers import Stack, ensure_layers, release_layers
 from drydock.sandbox.limits import Limits
 from drydock.sandbox.local_machine import SHARED_MEMORY_MB, LocalMachine, Storage
+from drydock.sandbox.machine import SHELL
 from drydock.sandbox.rootfs import require_rootfs
+from drydock.sandbox.system_store import hold_system, release_system
+from drydock.sandbox.transfer import kind_of
 from drydock.sandbox.transfer_pool import in_transfer_pool
 
 _SHOWN_OUTPUT = 2000
+_LEAST_MEMORY_MB = 32
+"""Below, process 1 of a sandbox has no room."""
+
 _BUILD_MEMORY_MB = 4096
 """Memory of one process of a RUN line, where the task does not ask for more to run in: building often takes more."""
 
@@ -78,6 +86,7 @@ class LocalEnvironment(SandboxEnvironment):
     settings: LocalOptions
     _local: LocalMachine | None = None
     _stack: Stack = ()
+    _system: Path | None = None
 
     @staticmethod
     def type() -> str:
@@ -101,9 +110,10 @@ class LocalEnvironment(SandboxEnvironment):
             cache_dir,
         )
         self._stack = (definition.system,)
-        if definition.layers is not None:
-            self._stack = await ensure_layers(definition.layers, cache_dir, self._run_in_layer)
+        self._system = hold_system(definition.system, cache_dir)
         try:
+            if definition.layers is not None:
+                self._stack = await ensure_layers(definition.layers, cache_dir, self._run_in_layer)
             self._adopt_plan(definition.plan)
             machine = self._local = LocalMachine(
                 self._stack,
@@ -113,9 +123,10 @@ class LocalEnvironment(SandboxEnvironment):
                 group_limits=self._group_limits(),
                 max_output_bytes=self.settings.max_output_bytes,
             )
-            await machine.start()
+            await self._start_machine(machine)
             self._machine = machine
             await self._open_for_work(machine)
+            await self._check_image(machine)
             await self._apply_network_policy(self._network_policy)
         except BaseException:
             await self.stop(delete=True)
@@ -127,6 +138,14 @@ class LocalEnvironment(SandboxEnvironment):
         finally:
             stack, self._stack = self._stack, ()
             release_layers(stack, self.settings.cache_dir)
+            system, self._system = self._system, None
+            release_system(system)
+
+    async def make_read_only(self, path: str) -> None:
+        """Let nobody in the sandbox, root included, change the directory `path` from now on."""
+        if self._local is None:
+            raise SandboxError(f"the sandbox of {self.session_id} is not running")
+        await self._local.make_read_only(path)
 
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
         if self._local is None:
@@ -137,6 +156,40 @@ class LocalEnvironment(SandboxEnvironment):
             await self._local.connect()
         else:
             _warn_without_network()
+
+    async def _start_machine(self, machine: LocalMachine) -> None:
+        """Start it. Raises TaskError where the task leaves it no memory or lacks the program that process 1 is."""
+        wanted = self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT)
+        if wanted and wanted < _LEAST_MEMORY_MB:
+            raise TaskError(
+                f"{self.environment_dir.parent / 'task.toml'}: environment.memory_mb is {wanted:g}, in which no "
+                f"sandbox starts; give at least {_LEAST_MEMORY_MB}"
+            )
+        try:
+            await machine.start()
+        except SandboxError as error:
+            if f"{PYTHON}: not found" in str(error):
+                raise self._lacks(PYTHON) from error
+            raise
+
+    async def _check_image(self, machine: LocalMachine) -> None:
+        """Raise TaskError for an image without a shell, or with a USER as whom nothing can be run."""
+        if kind_of(machine.root, SHELL) != stat.S_IFREG:
+            raise self._lacks(SHELL)
+        if self._image_user in ("", "root", "0"):
+            return
+        done = await machine.run_program([SHELL, "-c", ":"], user=self._image_user, cwd="/", env={})
+        if done.return_code != 0:
+            raise TaskError(
+                f"{self.environment_dir / 'Dockerfile'}: USER is {self._image_user!r}, as whom no command can be run "
+                f"({done.stderr.decode(errors='replace').strip()}); make that user before (RUN useradd)"
+            )
+
+    def _lacks(self, program: str) -> TaskError:
+        return TaskError(
+            f"{self.environment_dir}: the image has no {program}, which every sandbox needs; do not remove it in the "
+            "Dockerfile"
+        )
 
     def _storage(self) -> Storage:
         wanted = self.task_env_config.storage_mb or self.settings.max_storage_mb
@@ -161,7 +214,7 @@ class LocalEnvironment(SandboxEnvironment):
 
     def _cpus(self) -> float | None:
         wanted = self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT)
-        bounds = [bound for bound in (wanted, self.settings.max_cpus) if bound is not None]
+        bounds = [bound for bound in (wanted, self.settings.max_cpus) if bound]
         return min(bounds, default=None)
 
     def _build_limits(self) -> Limits:

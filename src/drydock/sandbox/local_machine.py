@@ -20,7 +20,7 @@ from drydock.sandbox.ids import id_range, in_initial_user_namespace
 from drydock.sandbox.limits import Limits, has_pid_max_per_namespace
 from drydock.sandbox.machine import Machine
 from drydock.sandbox.network import NAMESERVER, Uplink
-from drydock.sandbox.overlay import Overlay, mount_overlay, on_mount_thread, unmount_overlay
+from drydock.sandbox.overlay import Overlay, mount_overlay, on_mount_thread, seal, unmount_overlay
 from drydock.sandbox.routes import cut_off
 from drydock.sandbox.spawn import Spawned, spawn
 from drydock.sandbox.syscall_filter import filter_program
@@ -65,6 +65,7 @@ class LocalMachine(Machine):
         self._overlay: Overlay | None = None
         self._uplink: Uplink | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._sealed: list[str] = []
         self._own_directory = state_dir / self.name if storage.on_disk and storage.directory is None else None
         self._disk = storage.directory or self._own_directory
 
@@ -98,6 +99,13 @@ class LocalMachine(Machine):
         if self._uplink is not None:
             uplink, self._uplink = self._uplink, None
             await uplink.detach()
+
+    async def make_read_only(self, path: str) -> None:
+        """Let nobody inside change the directory `path` from now on; transfers of the driver still can."""
+        if self.init_pid is None:
+            raise SandboxError("the sandbox is not running")
+        await on_mount_thread(seal, self.init_pid, path)
+        self._sealed.append(path)
 
     def _directory_on_disk(self) -> Path | None:
         return self._own_directory
@@ -141,6 +149,9 @@ class LocalMachine(Machine):
     async def _restart(self) -> None:
         connected = self._uplink is not None
         await super()._restart()
+        for path in self._sealed:
+            if self.init_pid is not None:
+                await on_mount_thread(seal, self.init_pid, path)
         if connected:
             await self.connect()
 

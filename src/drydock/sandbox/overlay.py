@@ -88,11 +88,39 @@ def mount_overlay(name: str, lower: Sequence[Path], *, size_mb: int, disk: Path 
             options += ",userxattr"
         if len(os.fsencode(options)) > _LONGEST_OPTIONS:
             raise SandboxError(f"{len(lower)} layers are too many for one overlay: join RUN lines of the Dockerfile")
-        kernel.mount(f"drydock-{name}", str(root), "overlay", kernel.Mount.NODEV, options)
+        try:
+            kernel.mount(f"drydock-{name}", str(root), "overlay", kernel.Mount.NODEV, options)
+        except OSError as error:
+            if disk is None:
+                raise
+            raise SandboxUnavailable(
+                f"the file system of {disk} cannot hold what sandboxes write ({error.strerror}); overlays (as /tmp of "
+                "containers is), NFS and FAT cannot: choose another sandbox.state_dir, or sandbox.kwargs.storage=memory"
+            ) from error
         return Overlay(directory, os.open(root, os.O_PATH | os.O_DIRECTORY))
     except BaseException:
         _remove(directory)
         raise
+
+
+def seal(pid: int, path: str) -> None:
+    """Make directory `path` read-only in the mount namespace of process `pid`, for root there too.
+
+    It is bound over itself, so that it can be neither moved nor removed. Call on the mount thread.
+    """
+    own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    inside = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    kept = kernel.Mount.NODEV | kernel.Mount.NOSUID
+    try:
+        kernel.setns(inside, kernel.CLONE_NEWNS)
+        try:
+            kernel.mount(path, path, None, kernel.Mount.BIND | kernel.Mount.REC)
+            kernel.mount(path, path, None, kernel.Mount.REMOUNT | kernel.Mount.BIND | kernel.Mount.RDONLY | kept)
+        finally:
+            kernel.setns(own, kernel.CLONE_NEWNS)
+    finally:
+        os.close(inside)
+        os.close(own)
 
 
 def unmount_overlay(overlay: Overlay) -> None:

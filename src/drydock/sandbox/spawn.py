@@ -124,8 +124,10 @@ def spawn(
 def _child_pid(descriptor: int) -> int | None:
     """The child's pid from bubblewrap's information object, which arrives in pieces; None when it never does."""
     text = b""
+    written = select.poll()  # not select(), which takes no descriptor above 1023
+    written.register(descriptor, select.POLLIN)
     while b"}" not in text:
-        if not select.select([descriptor], [], [], _CHILD_WAIT_S)[0]:
+        if not written.poll(_CHILD_WAIT_S * 1000):
             return None
         piece = os.read(descriptor, 4096)
         if not piece:

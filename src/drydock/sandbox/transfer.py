@@ -76,6 +76,21 @@ def make_directory(root: int, path: str, owner: tuple[int, int] | None = None, m
     return descriptor
 
 
+def clear_way_to(root: int, path: str, owner: tuple[int, int] | None = None) -> None:
+    """Remove what is no directory, and leads to none, from the places where `path` and its parents are to be ones."""
+    above, name = posixpath.split(relative(path).rstrip("/"))
+    if above:
+        clear_way_to(root, above, owner)
+    if kind_of(root, path) == stat.S_IFDIR:
+        return
+    parent = make_directory(root, above or ".", owner)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
 def upload_file(
     root: int, source: Path, target: str, owner: tuple[int, int] | None = None, mode: int | None = None
 ) -> None:
@@ -115,10 +130,13 @@ def put(source: Path, directory: int, name: str, owner: tuple[int, int] | None, 
     if source.is_symlink():
         put_link(str(source.readlink()), directory, name, owner)
         return
-    with source.open("rb") as reader:
-        if not stat.S_ISREG(os.fstat(reader.fileno()).st_mode):
+    reader = os.open(source, _READ)  # a pipe that nobody writes to would otherwise be waited for
+    try:
+        if not stat.S_ISREG(os.fstat(reader).st_mode):
             raise SandboxError(f"{source} is no regular file and cannot be copied into a sandbox")
-        put_open_file(reader.fileno(), directory, name, owner, mode)
+        put_open_file(reader, directory, name, owner, mode)
+    finally:
+        os.close(reader)
 
 
 def put_open_file(reader: int, directory: int, name: str, owner: tuple[int, int] | None, mode: int | None) -> None:
