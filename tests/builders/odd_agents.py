@@ -1,9 +1,12 @@
 """Agents of a user's own, `module:Class`, that do not end as the default agent does; they call no model."""
 
 import asyncio
+import json
+import shlex
 from typing import Any
 
 from harbor.agents.base import BaseAgent
+from harbor.agents.capabilities import AgentCapabilities
 from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
 
@@ -40,3 +43,25 @@ class ScriptAgent(BaseAgent):
         await environment.exec(self._command)
         if self._crash:
             raise LookupError(self._crash)
+
+
+class McpAgent(ScriptAgent):
+    """Calls one tool of the task's MCP server, which it starts in the sandbox, and writes down what that answers."""
+
+    capabilities = AgentCapabilities(mcp_servers=True)
+
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        (server,) = self.mcp_servers
+        start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "own", "version": "1"}}
+        calls = [
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "greet", "arguments": {}}},
+        ]
+        lines = "".join(f"{json.dumps(call)}\n" for call in calls)
+        assert server.command is not None
+        command = shlex.join([server.command, *server.args])
+        done = await environment.exec(f"printf %s {shlex.quote(lines)} | {command}")
+        answers = [json.loads(line) for line in (done.stdout or "").splitlines()]
+        text = next(one for one in answers if one["id"] == 2)["result"]["content"][0]["text"]
+        await environment.exec(f"printf %s {shlex.quote(text)} > /app/answer.txt")

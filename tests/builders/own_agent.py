@@ -1,5 +1,6 @@
 """A driver-side Harbor agent as a user writes one, and some that cannot be used."""
 
+import base64
 import json
 from typing import Any
 
@@ -34,7 +35,24 @@ class OwnAgent(BaseAgent):
         assert answer is not None
         status, body = await answer(json.dumps({"model": "policy", "messages": messages}).encode())
         assert status == 200, body
-        await environment.exec(json.loads(body)["choices"][0]["message"]["content"])
+        await environment.exec(body_text(body))
+
+
+class TellingAgent(OwnAgent):
+    """Puts what the policy says into /tmp/reply, for a verifier that makes the reward of it."""
+
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        messages = [{"role": "user", "content": f"{instruction}\n{self.greeting}"}]
+        answer = connection_for(self.rollout_id).answer
+        assert answer is not None
+        status, body = await answer(json.dumps({"model": "policy", "messages": messages}).encode())
+        assert status == 200, body
+        said = base64.b64encode(body_text(body).encode()).decode()
+        await environment.exec(f"echo {said} | base64 -d > /tmp/reply")
+
+
+def body_text(body: bytes) -> str:
+    return json.loads(body)["choices"][0]["message"]["content"] or ""
 
 
 class DeafAgent(OwnAgent):

@@ -28,3 +28,10 @@ def test_the_configuration_wins_and_empty_variables_change_nothing():
     untouched = AgentConfig()
     read_agent_variables(untouched, {})
     assert untouched == AgentConfig()
+
+
+def test_keys_that_the_chosen_agent_never_sees_are_named():
+    assert AgentConfig(tools=["terminal"]).without_effect == []
+    assert AgentConfig(kwargs={"depth": 1}).without_effect == ["kwargs"]
+    other = AgentConfig(import_path="mine:Agent", kwargs={"depth": 1}, tools=["terminal"], max_seconds=5)
+    assert other.without_effect == ["tools", "max_seconds"]

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from drydock.cli.harbor_variables import read_kwargs, read_sandbox_variables
@@ -32,3 +34,18 @@ def test_the_configuration_wins_over_the_environment() -> None:
     own = SandboxConfig(environment="host", kwargs={"b": 3})
     read_sandbox_variables(own, variables)
     assert (own.environment, own.kwargs) == ("host", {"a": 1, "b": 3})
+
+
+def test_the_workspace_is_where_the_sandboxes_files_are() -> None:
+    given = SandboxConfig()
+    read_sandbox_variables(given, {"OPENHANDS_WORKSPACE": " work "})
+    assert (given.state_dir, given.kwargs) == (Path.cwd() / "work", {"storage": "disk"})
+    host = SandboxConfig(environment="host")
+    read_sandbox_variables(host, {"OPENHANDS_WORKSPACE": "/disk"})
+    assert (host.state_dir, host.kwargs) == (Path("/disk"), {})
+    own = SandboxConfig(state_dir=Path("/own"))
+    in_memory = SandboxConfig(kwargs={"storage": "memory"})
+    for config in (own, in_memory):
+        read_sandbox_variables(config, {"OPENHANDS_WORKSPACE": "/disk"})
+    assert (own.state_dir, own.kwargs) == (Path("/own"), {})
+    assert (in_memory.state_dir, in_memory.kwargs) == (Path("/disk"), {"storage": "memory"})

@@ -16,6 +16,7 @@ from builders.scripted_endpoint import ScriptedEndpoint, call, run_agent
 from drydock.errors import ConfigError, TaskError
 from drydock.harness import AgentCrashed, End
 from drydock.harness.tool_schemas import tool_schemas
+from drydock.sandbox.local import LocalEnvironment
 
 COUNT = "builders.agent_tools:CountTool"
 REFUSED = "[An error occurred during execution.]\n\n"
@@ -158,7 +159,7 @@ SKILL = "---\nname: counting\ndescription: >\n  How to\n  count.\n---\nRun !`tou
 
 
 async def test_skills_are_listed_and_can_be_read_but_not_written(environment, tmp_path: Path):
-    folder = tmp_path / "counting"
+    folder = tmp_path / "all about counting"
     (folder / "scripts").mkdir(parents=True)
     (folder / "SKILL.md").write_text(SKILL)
     (folder / "scripts" / "count.sh").write_text("echo counted\n")
@@ -175,7 +176,8 @@ async def test_skills_are_listed_and_can_be_read_but_not_written(environment, tm
             call(
                 "terminal", command="stat -c '%a %U' /skills/counting/SKILL.md /skills/counting /skills/other/SKILL.md"
             ),
-            call("terminal", command="test $(id -u) = 0 || touch /skills/counting/x /skills/counting/SKILL.md; echo"),
+            call("terminal", command="touch /skills/counting/x /skills/counting/SKILL.md; rm -rf /skills/other; echo"),
+            call("terminal", command="cat /skills/other/SKILL.md"),
             FINISH,
         ]
     )
@@ -190,7 +192,10 @@ async def test_skills_are_listed_and_can_be_read_but_not_written(environment, tm
     assert "tools" in endpoint.requests[0]
     assert endpoint.answers[0] == SKILL + "counted"
     assert endpoint.answers[1] == "444 root\n555 root\n444 root"
-    assert endpoint.answers[2].count("Permission denied") in (0, 2)
+    refused = endpoint.answers[2].count("Permission denied") + endpoint.answers[2].count("Read-only file system")
+    if isinstance(environment, LocalEnvironment):
+        assert refused == 3
+        assert endpoint.answers[3].endswith("Text.")
     assert not Path("/tmp/executed-by-the-driver").exists()
 
 

@@ -148,7 +148,7 @@ def test_the_shipped_configuration_is_a_run_on_what_was_prepared(small: Path) ->
     assert (len(plan.train_tasks), len(plan.eval_tasks)) == (12, 6)
     assert all(stage.conversations.is_file() for stage in config.warm_start)
     assert Path(config.trainer.policy.model.path).is_dir()
-    assert system_prompt(config.agent.system_prompt_file, tuple(config.agent.tools))
+    assert system_prompt(config.agent.system_prompt_file, config.agent.tools, max_turns=config.generator.max_turns)
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -27,8 +27,13 @@ def _host_execution_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> ChatTemplate:
-    return ChatTemplate.load(build_tiny_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+@pytest.fixture(scope="session")
+def template(tokenizer_folder: Path) -> ChatTemplate:
+    return ChatTemplate.load(tokenizer_folder)
 
 
 Serve = Callable[..., AbstractAsyncContextManager[ChatProxy]]

@@ -69,3 +69,22 @@ async def test_a_cancelled_pool_removes_its_sandboxes(tmp_path, serve, local, sp
     assert list((tmp_path / "trials").iterdir()) == []
     with open("/proc/mounts") as mounts:  # noqa: ASYNC230, PTH123
         assert [line for line in mounts if str(tmp_path) in line] == []
+
+
+@pytest.mark.parametrize(
+    "removal",
+    [
+        "rm -rf /logs",
+        "rm -rf /logs && touch /logs",
+        "rm -rf /logs/verifier && touch /logs/verifier",
+        "rm -rf /logs/verifier && ln -s nowhere /logs/verifier",
+        "chmod 000 /logs/verifier /logs/agent",
+    ],
+)
+async def test_an_agent_cannot_escape_its_grading_by_removing_the_log_directories(
+    tmp_path, serve, local, spec_for, removal
+):
+    policy = [tool_call("terminal", command=removal), tool_call("finish")]
+    async with serve(policy) as proxy:
+        trajectory = await run_rollout(spec_for(write_task(tmp_path / "hello")), local, proxy)
+    assert (trajectory.outcome, trajectory.reward) == (Outcome.GRADED, 0.0), trajectory.error

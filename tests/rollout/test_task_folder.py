@@ -100,8 +100,54 @@ def test_a_script_that_bash_cannot_parse(tmp_path, script):
 def test_a_script_of_another_language_is_not_read_as_bash(tmp_path):
     task = write_task(tmp_path / "t")
     (task / "tests" / "test.sh").write_text("#!/usr/bin/env python3\nprint(f'{1 + 1}')\nif True: pass\n")
-    os.mkfifo(task / "tests" / "solve.sh")
     assert flaws_of(task) == []
+
+
+def test_a_pipe_is_found_and_not_read(tmp_path):
+    task = write_task(tmp_path / "t")
+    os.mkfifo(task / "tests" / "solve.sh")
+    (flaw,) = flaws_of(task)
+    assert flaw.startswith(f"{task}/tests/solve.sh: neither a file nor a folder nor a link")
+
+
+@pytest.mark.parametrize(
+    ("toml", "flaws"),
+    [
+        (TOML.replace("10.0", "0"), ["task.toml:4: agent.timeout_sec: 0.0 is no amount"]),
+        (TOML.replace("10.0", "nan"), ["task.toml:4: agent.timeout_sec: nan is no amount"]),
+        (TOML.replace("512", "0") + "cpus = 0\n", []),
+        (TOML + "cpus = -1\n", ["task.toml:8: environment.cpus: -1"]),
+        (
+            TOML + '[[verifier.collect]]\ncommand = "true"\ntimeout_sec = -1.0\n',
+            ["task.toml:10: verifier.collect.0.timeout_sec: -1.0 is no amount"],
+        ),
+        (
+            TOML + '[environment.healthcheck]\ncommand = "true"\ninterval_sec = 0\ntimeout_sec = -2.0\n',
+            ["task.toml:11: environment.healthcheck.timeout_sec: -2.0 is no amount"],
+        ),
+        (
+            TOML + '[verifier.env]\n"" = "1"\nB = "\\u0000"\n',
+            ["task.toml:9: verifier.env.: no process can have", "task.toml:10: verifier.env.B: the value holds a NUL"],
+        ),
+    ],
+)
+def test_values_that_nothing_can_honour_are_named_by_line(tmp_path, toml, flaws):
+    task = write_task(tmp_path / "t")
+    (task / "task.toml").write_text(toml)
+    found = flaws_of(task)
+    assert len(found) == len(flaws), found
+    for flaw, expected in zip(found, flaws, strict=True):
+        assert flaw.startswith(f"{task}/{expected}")
+
+
+def test_an_instruction_that_is_no_utf8_and_lines_that_end_in_crlf(tmp_path):
+    task = write_task(tmp_path / "t")
+    (task / "instruction.md").write_bytes(b"One.\n\xe4\n")
+    (task / "solution" / "solve.sh").write_bytes(b"#!/bin/sh\r\ntrue\r\n")
+    assert [flaw.removeprefix(f"{task}/").split("; ")[0] for flaw in flaws_of(task)] == [
+        "instruction.md:2: not UTF-8 (invalid continuation byte)",
+        "solution/solve.sh:1: the lines end in CRLF, with which no interpreter is found",
+    ]
 
 
 def test_steps_and_their_folders_belong_together(tmp_path):

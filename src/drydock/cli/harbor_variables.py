@@ -1,10 +1,14 @@
-"""The sandbox as the published recipes name it: HARBOR_ENV and HARBOR_ENV_KWARGS of the environment.
+"""The sandbox as the published recipes name it: HARBOR_ENV, HARBOR_ENV_KWARGS and OPENHANDS_WORKSPACE.
+
+OPENHANDS_WORKSPACE is the folder on the driver's disk below which each rollout that is running has its files. So it is
+`sandbox.state_dir`, and the local sandbox keeps what is written in it there instead of in memory.
 
 A configuration that says something of its own about the sandbox wins, key by key.
 """
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from drydock.errors import ConfigError
@@ -12,6 +16,7 @@ from drydock.training.rollout_config import SandboxConfig
 
 ENVIRONMENT = "HARBOR_ENV"
 KWARGS = "HARBOR_ENV_KWARGS"
+WORKSPACE = "OPENHANDS_WORKSPACE"
 
 
 def read_sandbox_variables(sandbox: SandboxConfig, variables: Mapping[str, str]) -> None:
@@ -20,6 +25,11 @@ def read_sandbox_variables(sandbox: SandboxConfig, variables: Mapping[str, str])
     if environment and "environment" not in sandbox.model_fields_set:
         sandbox.environment = environment
     sandbox.kwargs = {**read_kwargs(variables.get(KWARGS, "")), **sandbox.kwargs}
+    workspace = variables.get(WORKSPACE, "").strip()
+    if workspace and sandbox.state_dir is None:
+        sandbox.state_dir = Path(workspace).absolute()
+        if sandbox.environment == "local":
+            sandbox.kwargs.setdefault("storage", "disk")
 
 
 def read_kwargs(text: str) -> dict[str, Any]:

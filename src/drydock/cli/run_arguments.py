@@ -1,8 +1,8 @@
 """What `drydock train` and `drydock sft` are told: a configuration file, overrides, and the environment.
 
-The one place where these commands read the environment: CKPT_DIR (the run's folder), HARBOR_ENV and HARBOR_ENV_KWARGS
-(the sandbox, see `harbor_variables`), those of the agent (see `agent_variables`) and DRYDOCK_SERVICE_TOKEN (the
-service's token, taken out so that nothing that the run starts inherits it).
+The one place where these commands read the environment: CKPT_DIR (the run's folder), those of the sandbox (see
+`harbor_variables`), those of the agent (see `agent_variables`) and DRYDOCK_SERVICE_TOKEN (the service's token, taken
+out so that nothing that the run starts inherits it).
 """
 
 import os

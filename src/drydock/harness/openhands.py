@@ -12,6 +12,8 @@ return; a failing endpoint, sandbox or agent raises one of the classes in `failu
 
 import asyncio
 import inspect
+import logging
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -47,6 +49,8 @@ from drydock.harness.skill_upload import skills_of_task, upload_skills
 from drydock.harness.skills import Skill, read_skills
 from drydock.harness.tools import build_tools
 
+log = logging.getLogger(__name__)
+
 SDK_VERSION = version("openhands-sdk")
 
 STOP_GRACE_S = 10.0
@@ -75,7 +79,7 @@ class OpenHandsAgent(BaseAgent):
     def check_settings(cls, kwargs: dict[str, Any]) -> None:
         """Validate the agent's keyword arguments; raises UserError (ConfigError) that says which one is wrong."""
         settings = _read_settings(kwargs)
-        system_prompt(settings.system_prompt_file, settings.tools, read_skills(settings.skills))
+        _prompt_of(settings, read_skills(settings.skills))
 
     @staticmethod
     def name() -> str:
@@ -135,7 +139,7 @@ class OpenHandsAgent(BaseAgent):
         )
         agent = rollout_agent(
             llm,
-            system_prompt(settings.system_prompt_file, settings.tools, self._skills),
+            _prompt_of(settings, self._skills),
             build_tools(settings.tools, self._sandbox(environment), self.rollout_id),
             budget=budget,
             condense_after_events=settings.condense_after_events,
@@ -151,6 +155,10 @@ def _read_settings(kwargs: dict[str, Any]) -> HarnessSettings:
         raise ConfigError(f"the agent's settings are wrong: {problems}") from error
 
 
+def _prompt_of(settings: HarnessSettings, skills: Sequence[Skill]) -> str:
+    return system_prompt(settings.system_prompt_file, settings.tools, skills, max_turns=settings.max_turns)
+
+
 async def _run_to_rest(conversation: RolloutConversation) -> None:
     """Await the SDK's run loop; when cancelled, stop it, wait until it rests, and pass the cancellation on."""
     task = asyncio.create_task(conversation.arun(), name=f"agent-{conversation.id}")
@@ -158,7 +166,8 @@ async def _run_to_rest(conversation: RolloutConversation) -> None:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         task.cancel()
-        await settle(task, STOP_GRACE_S)
+        if not await settle(task, STOP_GRACE_S):
+            log.error("the agent of conversation %s did not stop within %g s", conversation.id, STOP_GRACE_S)
         raise
 
 

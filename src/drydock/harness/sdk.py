@@ -27,7 +27,6 @@ from openhands.sdk import LLM, Agent  # noqa: E402
 from openhands.sdk.agent.parallel_executor import ParallelToolExecutor  # noqa: E402
 from openhands.sdk.agent.response_dispatch import LLMResponseType, classify_response  # noqa: E402
 from openhands.sdk.context.condenser import LLMSummarizingCondenser  # noqa: E402
-from openhands.sdk.context.prompts.prompt import render_template  # noqa: E402
 from openhands.sdk.conversation.exceptions import ConversationRunError  # noqa: E402
 from openhands.sdk.conversation.impl.local_conversation import LocalConversation  # noqa: E402
 from openhands.sdk.conversation.state import ConversationExecutionStatus, ConversationState  # noqa: E402
@@ -96,5 +95,4 @@ __all__ = [
     "classify_response",
     "exceptions",
     "map_provider_exception",
-    "render_template",
 ]

@@ -10,6 +10,13 @@ from drydock.harness.tool_schemas import DEFAULT_TOOLS, check_tool_names
 AGENT_CLASS = "drydock.harness.openhands:OpenHandsAgent"
 """The agent that these settings are for, as Harbor imports it."""
 
+COMMAND_TIMEOUT_S = 30.0
+MAX_OUTPUT_CHARS = 16_000
+"""Defaults of the settings of these names, here and in a run's configuration."""
+
+LEAST_OUTPUT_CHARS = 100
+"""Less would not hold the note that says how much is missing."""
+
 
 class HarnessSettings(BaseModel):
     """Settings of the OpenHands agent; plain data, written into Harbor's files, never a secret."""
@@ -21,7 +28,8 @@ class HarnessSettings(BaseModel):
     finish, or `module:Class` for one of your own."""
 
     system_prompt_file: Path | None = None
-    """File with the system prompt; a name ending in .j2 is rendered by Jinja with `tools`. Default: a short one."""
+    """File with the system prompt; a name ending in .j2 is rendered by Jinja, with `tools` and `max_turns`. Default: a
+    short one."""
 
     skills: tuple[Path, ...] = ()
     """SKILL.md files, or folders with one, that are listed in the prompt and put into the sandbox."""
@@ -39,10 +47,10 @@ class HarnessSettings(BaseModel):
     """Events of the conversation (messages, calls, results) after which the policy is asked to sum the older half up.
     Default: never."""
 
-    command_timeout_s: float = Field(default=120.0, gt=0)
+    command_timeout_s: float = Field(default=COMMAND_TIMEOUT_S, gt=0)
     """Longest a single command may run in the sandbox, in seconds."""
 
-    max_output_chars: int = Field(default=10_000, ge=100)
+    max_output_chars: int = Field(default=MAX_OUTPUT_CHARS, ge=LEAST_OUTPUT_CHARS)
     """Characters of a command's output shown to the model; more is cut out of the middle."""
 
     call_timeout_s: float = Field(default=600.0, gt=0)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 
-async def settle(task: asyncio.Task[Any], grace_s: float) -> bool:
+async def settle(task: asyncio.Future[Any], grace_s: float) -> bool:
     """Wait until `task` is done, at most `grace_s` seconds; return whether it is.
 
     Cancellations of the caller that arrive meanwhile are absorbed (the caller is already on its way out). The task's

@@ -18,7 +18,8 @@ _START = "\x1edrydock-skill:"
 
 
 async def upload_skills(skills: Sequence[Skill], environment: BaseEnvironment, sandbox: SandboxAccess) -> None:
-    """Put the run's skills into the sandbox, readable for all and writable for nobody.
+    """Put the run's skills into the sandbox, readable for all and writable for nobody, root included where the
+    environment can see to that (`make_read_only`).
 
     Raises SandboxCommandFailed.
     """
@@ -27,12 +28,23 @@ async def upload_skills(skills: Sequence[Skill], environment: BaseEnvironment, s
     folders = " ".join(f"{FOLDER}/{skill.name}" for skill in skills)
     await _run(sandbox, f"rm -rf {folders} && mkdir -p {folders}")
     for skill in skills:
-        assert skill.source is not None
+        await _upload(skill, environment)
+    await _run(sandbox, f"chmod -R a-w,a+rX {folders}")
+    make_read_only = getattr(environment, "make_read_only", None)
+    if make_read_only is not None:
+        await make_read_only(FOLDER)
+
+
+async def _upload(skill: Skill, environment: BaseEnvironment) -> None:
+    """Copy a skill's files; an environment may raise whatever it likes when that does not work."""
+    assert skill.source is not None
+    try:
         if skill.source.is_dir():
             await environment.upload_dir(skill.source, f"{FOLDER}/{skill.name}")
         else:
             await environment.upload_file(skill.source, f"{FOLDER}/{skill.name}/{FILE}")
-    await _run(sandbox, f"chmod -R a-w,a+rX {folders}")
+    except Exception as error:
+        raise SandboxCommandFailed(f"the skill {skill.source} could not be put into the sandbox: {error}") from error
 
 
 async def skills_of_task(folder: str, sandbox: SandboxAccess) -> tuple[Skill, ...]:

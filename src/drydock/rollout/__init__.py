@@ -6,6 +6,7 @@ from drydock.rollout.preflight import PreflightReport, preflight_task
 from drydock.rollout.replacement import Replacements
 from drydock.rollout.reward import RewardRule
 from drydock.rollout.run import run_rollout
+from drydock.rollout.runner import RolloutRunner
 from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.spec import RolloutSpec
 from drydock.rollout.trajectory import Trajectory, path_for
@@ -18,6 +19,7 @@ __all__ = [
     "RewardRule",
     "RolloutDeadlines",
     "RolloutPool",
+    "RolloutRunner",
     "RolloutSettings",
     "RolloutSpec",
     "Trajectory",

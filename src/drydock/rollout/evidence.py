@@ -12,6 +12,7 @@ class Evidence(BaseModel):
     agent_end: how the agent says that it ended, None for an agent that says nothing. sampling_s: seconds in which it
     waited for the policy. sampler_error: what the sampler said when it failed.
     verifier_output: the end of what the verifier printed, kept only when it left no reward.
+    shard_log: the end of what the rollout's shard printed, kept only when the shard died.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -22,3 +23,4 @@ class Evidence(BaseModel):
     sampling_s: float = 0.0
     sampler_error: str | None = None
     verifier_output: str = ""
+    shard_log: str = ""

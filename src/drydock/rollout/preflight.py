@@ -44,7 +44,8 @@ async def preflight_task(task_path: Path, settings: RolloutSettings) -> Prefligh
 def error_of_trial(task_path: Path, end: TrialEnd) -> DrydockError:
     """What to raise for a trial that failed; it names the task, the cause and what the verifier printed."""
     assert end.failure is not None
-    cause = f"{task_path}: {end.failure.message or end.failure.name}"
+    said = end.failure.message or end.failure.name
+    cause = said if said.startswith(str(task_path)) else f"{task_path}: {said}"
     own = getattr(errors, end.failure.name, None)
     if isinstance(own, type) and issubclass(own, errors.UserError | errors.TaskError | errors.SandboxError):
         return own(cause)

@@ -10,7 +10,7 @@ import copy
 import os
 import warnings
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -25,10 +25,13 @@ from harbor.trial.multi_step import MultiStepTrial
 from harbor.trial.single_step import SingleStepTrial
 from harbor.trial.trial import Trial
 from harbor.utils.file_selection import FileSelection
+from pydantic import ValidationError
 
 from drydock.bounded_cache import BoundedCache
 from drydock.errors import TaskError
 from drydock.rollout.driver_variables import refuse_unless_allowed, requested_variables
+from drydock.rollout.task_folder import flaws_of, is_special, unusable
+from drydock.rollout.task_users import refuse_unknown_users
 
 Stamp = tuple[tuple[str, int, int], ...]
 """Relative path, size in bytes and modification time in ns of each file of a task."""
@@ -62,6 +65,7 @@ class PreparedTask(Task):
         super().__init__(task_dir)
         self.file_filter = RememberingFilter(self.task_dir)
         self.requests = requested_variables(self)
+        self.unusable = unusable(self.paths.config_path, self.paths.config_path.read_text("utf-8"), self.config)
         self.lock: TrialLock | None = None
         self.origin: PreparedTask = self
         _ = self.checksum
@@ -106,12 +110,19 @@ class _MadeFromPreparedTask(Trial):
         with self._refusals_named("agent"):
             super()._validate_agent_capabilities()
 
+    async def _setup_agent(self) -> None:
+        await refuse_unknown_users(self.task, self.agent_environment)
+        await super()._setup_agent()
+
     @contextmanager
     def _refusals_named(self, which: str) -> Iterator[None]:
-        """Harbor raises ValueError when an agent or an environment cannot do what a task asks for."""
+        """Harbor raises ValueError when an agent or an environment cannot do what a task asks for, and RuntimeError
+        for processors and systems that an environment does not have."""
         try:
             yield
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not str(error).startswith(("Task requires", "Task declares")):
+                raise
             raise TaskError(
                 f"{self.task.task_dir} asks for what its {which} cannot do: {error}; leave the task out or choose "
                 f"another {which}"
@@ -154,8 +165,10 @@ def make_trial(config: TrialConfig, pass_env: Collection[str] = ()) -> Trial:
         path = config.task.get_local_path()
     try:
         task = prepared_task(path).for_one_trial()
-    except (OSError, ValueError) as error:
-        raise TaskError(f"{path} is not a complete task: {error}") from error
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to themselves
+        raise TaskError(f"{path} is not a complete task: {_why(path, error)}") from error
+    if task.unusable:
+        raise TaskError("; ".join(task.unusable))
     refuse_unless_allowed(task.requests, pass_env)
     if task.has_steps and task.config.agent.timeout_sec is None:
         # Harbor caps the limit of a step that has one; a step without any takes the task's.
@@ -177,7 +190,14 @@ def prepared_task(path: Path) -> PreparedTask:
     return task
 
 
+def _why(path: Path, error: Exception) -> str:
+    """What is wrong with a task that Harbor cannot read, with file and line where its own words have none."""
+    flaws = flaws_of(path) if isinstance(error, UnicodeDecodeError | ValidationError) else []
+    return "; ".join(flaws) or str(error)
+
+
 def _stamp(directory: Path) -> Stamp:
+    """Raises TaskError for what is neither a file nor a folder nor a link: copying a pipe would never end."""
     found: list[tuple[str, int, int]] = []
     waiting = [os.fspath(directory)]
     while waiting:
@@ -186,6 +206,11 @@ def _stamp(directory: Path) -> Stamp:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 else:
-                    status = entry.stat()
+                    status = entry.stat(follow_symlinks=False)
+                    if is_special(status.st_mode):
+                        raise TaskError(f"{entry.path} is neither a file nor a folder nor a link; remove it")
+                    if entry.is_symlink():
+                        with suppress(OSError):  # it leads nowhere: what counts is the link itself
+                            status = entry.stat()
                     found.append((entry.path, status.st_size, status.st_mtime_ns))
     return tuple(sorted(found))

@@ -6,6 +6,7 @@ What only a sandbox can show (a RUN line that fails, a verifier that leaves no r
 
 import math
 import re
+import stat
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 
 from drydock.errors import ConfigError
 from drydock.rollout.task_keys import misspelt_keys
+from drydock.rollout.task_values import unusable_values
 from drydock.rollout.toml_lines import line_of
 
 TASK_FILES = ("instruction.md", "task.toml", "tests/test.sh", "steps")
@@ -63,13 +65,25 @@ def flaws_of(folder: Path) -> list[str]:
         f"{file}:{line_of(text, place)}: {_named(place)}unknown to Harbor and without effect; did you mean {near}?"
         for place, near in misspelt_keys(tomllib.loads(text))
     ]
-    flaws = [*misspelt, *_of_metadata(file, text, config), *_of_texts(folder, config), *_of_scripts(folder)]
+    flaws = [
+        *misspelt,
+        *unusable(file, text, config),
+        *_of_metadata(file, text, config),
+        *_of_texts(folder, config),
+        *_of_scripts(folder),
+        *_of_special_files(folder),
+    ]
     if not flaws:
         try:
             Task(folder)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             flaws.append(f"{folder}: {error}")
     return flaws
+
+
+def unusable(file: Path, text: str, config: TaskConfig) -> list[str]:
+    """Values of the task.toml `file`, whose text is `text`, that nothing can honour, each as `file:line: what`."""
+    return [f"{file}:{line_of(text, place)}: {_named(place)}{what}" for place, what in unusable_values(config)]
 
 
 def has_solution(folder: Path) -> bool:
@@ -101,7 +115,9 @@ def _of_texts(folder: Path, config: TaskConfig) -> Iterator[str]:
         file = place / "instruction.md"
         if not file.is_file():
             yield f"{file}: missing; it is what the agent is told"
-        elif not file.read_text(encoding="utf-8", errors="replace").strip():
+        elif (problem := _not_utf8(file)) is not None:
+            yield problem
+        elif not file.read_text(encoding="utf-8").strip():
             yield f"{file}:1: empty; it is what the agent is told"
     if config.steps:
         names = {step.name for step in config.steps}
@@ -112,9 +128,14 @@ def _of_texts(folder: Path, config: TaskConfig) -> Iterator[str]:
 
 
 def _of_scripts(folder: Path) -> Iterator[str]:
-    """Shell scripts that bash cannot parse."""
+    """Shell scripts that bash cannot parse, or that no interpreter takes for their line ends."""
     for file in sorted([*folder.rglob("test.sh"), *folder.rglob("solve.sh")]):
-        if not file.is_file() or not _is_for_a_shell(file):
+        if not file.is_file():
+            continue
+        if b"\r" in _first_line(file):
+            yield f"{file}:1: the lines end in CRLF, with which no interpreter is found; save it with LF (dos2unix)"
+            continue
+        if not _is_for_a_shell(file):
             continue
         command = ["bash", "-n", str(file)]
         done = subprocess.run(
@@ -126,9 +147,35 @@ def _of_scripts(folder: Path) -> Iterator[str]:
             yield f"{file}:{where[1]}: {where[2]}" if where else f"{file}: {first}"
 
 
+def _of_special_files(folder: Path) -> Iterator[str]:
+    for file in sorted(folder.rglob("*")):
+        if is_special(file.lstat().st_mode):
+            yield f"{file}: neither a file nor a folder nor a link, which is all that a task can hold; remove it"
+
+
+def is_special(mode: int) -> bool:
+    """Whether a mode (`st_mode`, of the entry itself) is that of a pipe, a socket or a device."""
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def _not_utf8(file: Path) -> str | None:
+    """Where a text file is no UTF-8, as `file:line: what`; None when it is."""
+    content = file.read_bytes()
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return f"{file}:{line}: not UTF-8 ({error.reason}); save it as UTF-8"
+    return None
+
+
+def _first_line(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.readline(200)
+
+
 def _is_for_a_shell(script: Path) -> bool:
-    with script.open("rb") as file:
-        first = file.readline(200)
+    first = _first_line(script)
     return not first.startswith(b"#!") or re.search(rb"\b(ba)?sh\b", first) is not None
 
 

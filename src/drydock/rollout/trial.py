@@ -12,8 +12,10 @@ What Drydock adds to `Trial.run()`:
 
 import asyncio
 import logging
+import math
+import re
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -109,7 +111,11 @@ async def _run_to_deadline(trial: Trial, settings: RolloutSettings) -> Failure |
 async def _stop(task: asyncio.Task[TrialResult], grace_s: float) -> None:
     task.cancel()
     if not await settle(task, grace_s):
-        log.error("%s could not be stopped within %g s; `drydock sandbox reap` removes what is left", task, grace_s)
+        log.error(
+            "%s could not be stopped within %g s; what is left is removed by `drydock reap` once this process is over",
+            task.get_name(),
+            grace_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +160,31 @@ def _read(trial: Trial, failure: Failure | None) -> TrialEnd:
     result = trial.result
     rewards = result.verifier_result.rewards if result.verifier_result is not None else None
     return TrialEnd(
-        failure=failure or first_failure(result),
+        failure=failure or _in_the_tasks_words(first_failure(result), trial),
         harness=_report(result),
-        rewards={key: float(value) for key, value in rewards.items()} if rewards else None,
+        rewards={key: _as_float(value) for key, value in rewards.items()} if rewards else None,
         timings=durations_s(result),
         verifier_output="" if rewards else _verifier_output(trial.paths.trial_dir),
     )
+
+
+def _as_float(number: float) -> float:
+    """JSON has whole numbers that are too large for a float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _in_the_tasks_words(failure: Failure | None, trial: Trial) -> Failure | None:
+    """The failure with the verifier's files under the paths that the task knows, not where Harbor copied them to."""
+    if failure is None or failure.phase is not Phase.VERIFIER:
+        return failure
+    copies = re.escape(str(trial.paths.trial_dir))
+    message = re.sub(rf"{copies}(/steps/[^/\s]+)?/", "/logs/", failure.message)
+    if failure.name == "ValidationError" and "VerifierResult" in message:
+        message = '/logs/verifier/reward.json is no object of numbers, such as {"reward": 1.0}'
+    return replace(failure, message=message)
 
 
 def _verifier_output(trial_dir: Path) -> str:
