@@ -21,8 +21,13 @@ class Blame(StrEnum):
 class DrydockError(Exception):
     """Base of the tree; never raised itself."""
 
-    blame: ClassVar[Blame] = Blame.INFRASTRUCTURE
+    blame: Blame = Blame.INFRASTRUCTURE
     retryable: ClassVar[bool] = False
+
+    @property
+    def exit_code(self) -> int:
+        """With what the `drydock` command ends."""
+        return 2 if self.blame is Blame.USER else 1
 
 
 class UserError(DrydockError):
@@ -110,6 +115,10 @@ class SandboxError(DrydockError):
 
 class SandboxUnavailable(UserError):
     """This machine lacks what a sandbox needs; the message names the remedy."""
+
+
+class RolloutShardError(DrydockError):
+    """A process that runs rollouts could not start, died too often, or failed in Drydock itself."""
 
 
 class HarnessError(DrydockError):

@@ -24,21 +24,36 @@ def own_directory(kind: str) -> Path:
             return directory
 
 
+def abandoned_directories() -> list[Path]:
+    """The directories of this user's processes that are no more; nothing is removed."""
+    found = []
+    for file in Path(tempfile.gettempdir()).glob(f"drydock-*/{_OWNER}"):
+        lock = _lock_of_abandoned(file)
+        if lock is not None:
+            os.close(lock)
+            found.append(file.parent)
+    return found
+
+
 def remove_abandoned() -> list[str]:
     """Remove the directories of this user's processes that are no more; a line about each."""
     removed = []
     for file in Path(tempfile.gettempdir()).glob(f"drydock-*/{_OWNER}"):
-        directory = file.parent
-        try:
-            if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
-                continue
-            lock = try_lock_existing(file)
-        except OSError:
-            continue
+        lock = _lock_of_abandoned(file)
         if lock is not None:
-            _remove(directory, lock)
-            removed.append(f"temporary directory {directory} deleted")
+            _remove(file.parent, lock)
+            removed.append(f"temporary directory {file.parent} deleted")
     return removed
+
+
+def _lock_of_abandoned(file: Path) -> int | None:
+    """The lock of a directory of this user whose process is gone, else None."""
+    try:
+        if file.parent.is_symlink() or file.parent.stat().st_uid != os.geteuid():
+            return None
+        return try_lock_existing(file)
+    except OSError:
+        return None
 
 
 def _remove(directory: Path, lock: int) -> None:

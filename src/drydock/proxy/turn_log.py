@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TextIO
 
+from pydantic import ValidationError
+
 from drydock.proxy.record import LoggedTurn
 
 
@@ -33,3 +35,18 @@ class TurnLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def read_turn_log(path: Path) -> list[LoggedTurn]:
+    """The turns in a log, none where there is no such file; ends before a line that was not written whole."""
+    turns: list[LoggedTurn] = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return turns
+    for line in lines:
+        try:
+            turns.append(LoggedTurn.model_validate_json(line))
+        except ValidationError:
+            break
+    return turns
