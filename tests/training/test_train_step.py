@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from builders.trajectories import sample, trajectory
 
@@ -12,6 +13,8 @@ from drydock.rollout.trajectory import Trajectory
 from drydock.training.config import RunConfig
 from drydock.training.config_file import load_run_config
 from drydock.training.policy_job import PolicyJob
+from drydock.training.policy_versions import PolicyVersions
+from drydock.training.step_rollouts import StepRollouts
 from drydock.training.task_set import Task
 from drydock.training.train_step import (
     assign_advantages,
@@ -34,6 +37,10 @@ class RecordingJob:
     async def forward_backward(self, batch: dict[str, Any]) -> dict[str, float]:
         self.calls.append(("forward_backward", batch))
         return {"loss": 0.5, "logprob_diff_mean": 1e-6, "logprob_diff_max": 2e-6}
+
+    async def logprobs(self, batch: dict[str, Any]) -> np.ndarray:
+        self.calls.append(("logprobs", batch))
+        return np.full(batch["kwargs"]["input_ids"].shape, -2.0, np.float32)
 
     async def step(self, learning_rate: float) -> dict[str, float]:
         self.calls.append(("step", learning_rate))
@@ -109,29 +116,57 @@ async def test_each_mini_batch_of_tasks_is_an_update_of_its_own(job: RecordingJo
 
 
 async def test_a_step_trains_and_hands_the_weights_over(job: RecordingJob) -> None:
-    async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
-        return [*group("a", [1.0, 0.0]), *group("b", [0.0, None])]
-
-    result = await train_step([A, B], 3, as_job(job), config(), rollouts)
+    found = StepRollouts([A, B], [*group("a", [1.0, 0.0]), *group("b", [0.0, None])])
+    metrics = await train_step(found, 3, as_job(job), config(), PolicyVersions.at(2, 7))
     assert job.names == ["forward_backward", "step", "sync"]
     assert job.calls[-1] == ("sync", 8)
-    metrics = result.metrics
     assert metrics["policy/version"] == 7
     assert metrics["reward/avg_raw_reward"] == pytest.approx(1 / 3)
     assert metrics["reward/groups_with_signal"] == 0.5
     assert (metrics["rollouts/graded"], metrics["rollouts/masked"]) == (3, 1)
     assert (metrics["outcome/graded"], metrics["outcome/sandbox_error"]) == (3, 1)
-    assert metrics["timing/step"] >= metrics["timing/generate"] >= 0
+    assert metrics["timing/train_critic_and_policy"] >= 0
+    assert (metrics["staleness/mean"], metrics["staleness/max"]) == (0, 0)
 
 
 async def test_a_step_without_signal_changes_nothing(job: RecordingJob) -> None:
-    async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
-        return group("a", [1.0, 1.0, None])
-
-    result = await train_step([A], 1, as_job(job), config(), rollouts)
+    found = StepRollouts([A], group("a", [1.0, 1.0, None]))
+    metrics = await train_step(found, 1, as_job(job), config(), PolicyVersions.at(0, 7))
     assert job.calls == []
-    assert result.metrics["policy/updates"] == 0
-    assert result.metrics["reward/avg_raw_reward"] == 1.0
+    assert metrics["policy/updates"] == 0
+    assert metrics["reward/avg_raw_reward"] == 1.0
+
+
+async def test_stale_rollouts_are_corrected_with_log_probs_of_before_the_first_update(job: RecordingJob) -> None:
+    everything = [*group("a", [1.0, 0.0]), *group("b", [0.0, 1.0])]
+    assign_advantages(everything, config())
+    run = config("trainer.train_batch_size=2", "trainer.policy_mini_batch_size=1", "trainer.max_staleness_steps=2")
+    await update_policy(everything, [A, B], 1, as_job(job), run)
+    assert job.names == ["logprobs", "logprobs", "forward_backward", "step", "forward_backward", "step"]
+    for batch in job.batches:
+        assert (batch["context"]["prox_logp_shifted"] == -2.0).all()
+        loss = batch["processing"]["config"]
+        assert loss["use_decoupled_loss"] is True
+        assert loss["off_policy_correction"] == {"tis_ratio_type": "token", "token_tis_ratio_clip_high": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "corrected"),
+    [
+        (["trainer.max_staleness_steps=1"], True),
+        (["trainer.max_staleness_steps=1", "trainer.algorithm.off_policy_correction=none"], False),
+        (["trainer.algorithm.off_policy_correction=icepop"], True),
+        ([], False),
+    ],
+)
+async def test_correction_is_on_by_default_exactly_where_rollouts_may_be_stale(
+    job: RecordingJob, overrides: list[str], corrected: bool
+) -> None:
+    everything = group("a", [1.0, 0.0])
+    assign_advantages(everything, config())
+    await update_policy(everything, [A], 1, as_job(job), config(*overrides))
+    assert ("off_policy_correction" in job.batches[0]["processing"]["config"]) is corrected
+    assert ("prox_logp_shifted" in job.batches[0]["context"]) is corrected
 
 
 @pytest.mark.parametrize(

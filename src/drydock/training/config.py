@@ -10,6 +10,8 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from drydock.training.diagnosis_config import DiagnosisConfig
+from drydock.training.off_policy import Correction
 from drydock.training.rollout_config import AgentConfig, GeneratorConfig, RewardConfig, SandboxConfig
 from drydock.training.section import Section
 
@@ -58,6 +60,15 @@ class AlgorithmConfig(Section):
     loss_reduction: Literal["sequence_mean", "token_mean"] = "sequence_mean"
     """`sequence_mean`: mean over tokens in a rollout, then over rollouts; `token_mean`: mean over all tokens (DAPO)."""
 
+    off_policy_correction: Correction | None = None
+    """Weigh tokens by how far the trainer's policy is from the one that sampled them: `tis` truncates the weight of a
+    token at 2, `sequence_tis` that of a rollout at 5, `icepop` drops tokens outside of 0.5 to 5. Default: `tis` where
+    `trainer.max_staleness_steps` allows stale rollouts, else `none`."""
+
+    dynamic_filtering: bool = False
+    """Set groups aside in which all rewards are equal, and run further tasks in their place (DAPO, arXiv 2503.14476);
+    see `generator.refill_rounds`."""
+
     grpo_norm_by_std: bool = False
     """Divide a group's advantages by their standard deviation (GRPO), or not (Dr.GRPO)."""
 
@@ -88,6 +99,10 @@ class TrainerConfig(Section):
     train_batch_size: int = Field(default=8, gt=0)
     """Tasks a step."""
 
+    max_staleness_steps: int = Field(default=0, ge=0)
+    """Asynchronous training: steps that a rollout may lag behind the policy that it trains. Rollouts of so many steps
+    to come run while the trainer works. 0: rollouts and training take turns."""
+
     policy_mini_batch_size: int | None = Field(default=None, gt=0)
     """Tasks an optimizer update. Default: all of the step's; must divide `train_batch_size`."""
 
@@ -102,6 +117,16 @@ class TrainerConfig(Section):
 
     ckpt_interval: int = Field(default=0, ge=0)
     """Save a resumable checkpoint after every so many steps; 0: never."""
+
+    max_ckpts_to_keep: int | None = Field(default=None, gt=0)
+    """Keep only so many of the newest resumable checkpoints. Default: all."""
+
+    resume_mode: str = Field(default="none", min_length=1)
+    """`none`: start anew, an earlier run in the folder is kept under another name. `latest`: go on from the last
+    resumable checkpoint of the run in the folder, start anew where it has none. Or one of its checkpoint folders."""
+
+    save_on_stop: bool = False
+    """Save a resumable checkpoint when SIGINT or SIGTERM stops the run, where the last step's weights are whole."""
 
     save_final_checkpoint: bool = False
     """Save the final weights as a Hugging Face folder, `checkpoints/step_<N>`."""
@@ -235,6 +260,9 @@ class DeadlineConfig(TrainerDeadlineConfig):
     sampling_call_s: float = Field(default=600.0, gt=0)
     """One turn to be sampled; as long may a call wait for a place at the sampler before."""
 
+    save_on_stop_s: float = Field(default=120.0, gt=0)
+    """With `trainer.save_on_stop`, the checkpoint to be written after SIGINT or SIGTERM."""
+
     weight_sync_s: float = Field(default=600.0, gt=0)
     """New weights to be confirmed by the sampler."""
 
@@ -250,6 +278,7 @@ class RunConfig(Section):
     sandbox: SandboxConfig = SandboxConfig()
     service: ServiceConfig = ServiceConfig()
     deadlines: DeadlineConfig = DeadlineConfig()
+    diagnosis: DiagnosisConfig = DiagnosisConfig()
     warm_start: list[WarmStartStage] = []
     """Supervised fine-tuning before reinforcement learning, stage by stage, through the same API."""
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from drydock.amount import amount
 from drydock.errors import DrydockError
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.causes import broke, dominant_cause
@@ -19,7 +20,8 @@ from drydock.training.task_set import Task
 log = logging.getLogger(__name__)
 
 Rollouts = Callable[[Sequence[Task], int, int], Awaitable[list[Trajectory]]]
-"""(tasks, step, attempt) to the trajectories of all their rollouts, group after group."""
+"""(tasks, step, attempt) to the trajectories of their rollouts, group after group; a group that was cut off is left
+out."""
 
 
 class NoGradedRollout(DrydockError):
@@ -28,7 +30,7 @@ class NoGradedRollout(DrydockError):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """trajectories: of every task, group after group; those of a dropped task have no reward.
+    """trajectories: of every task but those cut off, group after group; those of a dropped task have no reward.
 
     groups_retried: groups that were run again. dropped: tasks that were found broken.
     """
@@ -60,15 +62,15 @@ async def collect_rollouts(
         dropped += memory.note(list(ran.values()), others_graded=_any_graded(groups.values()))
         left = memory.still_used(tasks)
         cause = dominant_cause([one for group in groups.values() for one in group])
-        if _any_graded(groups[task.name] for task in left):
-            again = [task for task in memory.still_used(waiting) if _may_be_graded(groups[task.name])]
+        if _any_graded(groups.get(task.name, []) for task in left):
+            again = [task for task in memory.still_used(waiting) if _may_be_graded(groups.get(task.name, []))]
             waiting = again if attempt < trainer.group_retries else []
         else:
             log.warning("step %d, attempt %d: no rollout was graded: %s", step, attempt + 1, cause)
             if attempt >= trainer.step_retries or not left:
                 raise NoGradedRollout(_nothing_graded(step, attempt + 1, cause, dropped))
             waiting = left
-    kept = [one for task in tasks for one in groups[task.name]]
+    kept = [one for task in tasks for one in groups.get(task.name, [])]
     return Collected(kept, retried, dropped)
 
 
@@ -80,15 +82,25 @@ def by_task(trajectories: Sequence[Trajectory]) -> dict[str, list[Trajectory]]:
     return groups
 
 
+def is_graded(group: Sequence[Trajectory]) -> bool:
+    """Whether any rollout of the group has a reward."""
+    return any(not one.masked for one in group)
+
+
+def has_signal(group: Sequence[Trajectory]) -> bool:
+    """Whether the group's rewards differ, without which all advantages are 0."""
+    return len({one.reward for one in group if one.reward is not None}) > 1
+
+
 def _any_graded(groups: Iterable[Sequence[Trajectory]]) -> bool:
-    return any(not one.masked for group in groups for one in group)
+    return any(is_graded(group) for group in groups)
 
 
 def _may_be_graded(group: Sequence[Trajectory]) -> bool:
     """Whether nothing of the group was graded and something of it broke, which may be otherwise the next time."""
-    return all(one.masked for one in group) and any(map(broke, group))
+    return not is_graded(group) and any(map(broke, group))
 
 
 def _nothing_graded(step: int, attempts: int, cause: str, dropped: Sequence[DroppedTask]) -> str:
     gone = f"; dropped as broken: {', '.join(one.task for one in dropped)}" if dropped else ""
-    return f"step {step}: none of its rollouts was graded in {attempts} attempts; most often: {cause}{gone}"
+    return f"step {step}: none of its rollouts was graded in {amount(attempts, 'attempt')}; most often: {cause}{gone}"

@@ -6,31 +6,31 @@ folder. It writes everything as it goes, so that a run that is stopped keeps all
 
 import asyncio
 import logging
-import math
+import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from drydock.amount import amount
 from drydock.chat.template import ChatTemplate
+from drydock.deadline import deadline
+from drydock.errors import DrydockError
 from drydock.report.curve import RewardCurve
 from drydock.report.metrics import MetricsFile
 from drydock.report.progress import RunProgress
 from drydock.report.reward_graph import draw_reward_graph
-from drydock.rollout.pool import RolloutPool
-from drydock.rollout.replacement import Replacements
-from drydock.rollout.spec import RolloutSpec
-from drydock.rollout.trajectory import Trajectory
-from drydock.training.causes import dominant_cause
+from drydock.rollout.runner import RolloutRunner
+from drydock.training.ahead import RolloutsAhead
 from drydock.training.config import RunConfig
 from drydock.training.demonstrations import read_demonstrations, supervised_rows
 from drydock.training.evaluation import evaluation_metrics
-from drydock.training.group_rollouts import NoGradedRollout
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import PolicyJob
+from drydock.training.policy_versions import PolicyVersions
+from drydock.training.resume import ResumePoint
+from drydock.training.rollout_batch import RolloutBatches
 from drydock.training.run_audit import audit_trajectories
-from drydock.training.run_folder import RunFolder, Split, keep_checkpoint
-from drydock.training.task_memory import TaskMemory
-from drydock.training.task_set import Task
+from drydock.training.run_folder import RunFolder, keep_checkpoint
+from drydock.training.step_rollouts import StepCollector, StepRollouts
 from drydock.training.train_step import train_step
 from drydock.training.warm_start import run_stage
 
@@ -39,38 +39,53 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TrainingLoop:
-    """One run's loop over a live job and rollout pool."""
+    """One run's loop over a live job and rollout pool. trained: steps that are behind it, of an earlier start."""
 
     config: RunConfig
     plan: RunPlan
     folder: RunFolder
     job: PolicyJob
-    pool: RolloutPool
-    eval_pool: RolloutPool
+    collector: StepCollector
+    batches: RolloutBatches
+    eval_pool: RolloutRunner
     template: ChatTemplate
     system_prompt: str
     tools: list[dict]
     progress: RunProgress
-    memory: TaskMemory
+    trained: int = 0
+    versions: PolicyVersions = field(default_factory=PolicyVersions)
 
     async def run(self) -> None:
-        """The whole run; metrics, trajectories and the graph are on disk when it returns."""
+        """The rest of the run; metrics, trajectories and the graph are on disk when it returns."""
         trainer = self.config.trainer
-        await self._warm_start()
-        if trainer.eval_before_train:
-            await self._evaluate(0)
-        last = 0
-        for last, tasks in enumerate(self.plan.batches, start=1):
-            await self._train(last, tasks)
-            due = trainer.eval_interval and last % trainer.eval_interval == 0
-            if due and not (last == self.plan.steps and trainer.eval_after_train):
-                await self._evaluate(last)
-            if trainer.ckpt_interval and last % trainer.ckpt_interval == 0:
-                await self._save(last, "resumable")
+        if not self.trained:
+            await self._warm_start()
+            if trainer.eval_before_train:
+                await self._evaluate(0)
+        try:
+            await self._train_steps()
+        except asyncio.CancelledError:
+            if trainer.save_on_stop:
+                await self._save_on_stop()
+            raise
         if trainer.eval_after_train:
-            await self._evaluate(last)
+            await self._evaluate(self.plan.steps)
         if trainer.save_final_checkpoint:
-            await self._save(last, "weights-only")
+            await self._save(self.plan.steps, "weights-only")
+
+    async def _train_steps(self) -> None:
+        trainer, last = self.config.trainer, self.plan.steps
+        async with RolloutsAhead(
+            self.collector.collect, first=self.trained + 1, last=last, max_staleness=trainer.max_staleness_steps
+        ) as ahead:
+            for step in range(self.trained + 1, last + 1):
+                await self._train(step, ahead)
+                self.trained = step
+                due = trainer.eval_interval and step % trainer.eval_interval == 0
+                if due and not (step == last and trainer.eval_after_train):
+                    await self._evaluate(step)
+                if trainer.ckpt_interval and step % trainer.ckpt_interval == 0:
+                    await self._save(step, "resumable")
 
     async def _warm_start(self) -> None:
         for number, stage in enumerate(self.config.warm_start, start=1):
@@ -83,46 +98,32 @@ class TrainingLoop:
                 seed = f"{self.config.trainer.seed}/{number}"
                 loss = await run_stage(stage, rows, self.job, seed, counter.advance)
             seconds = time.monotonic() - started
-            self.progress.note(f"{name}: {stage.steps} steps in {seconds:.0f} s, loss {loss:.3f}")
+            self.progress.note(f"{name}: {amount(stage.steps, 'step')} in {seconds:.0f} s, loss {loss:.3f}")
         if self.config.warm_start:
             self.progress.waiting("the sampler to take the warm-started weights")
             await self.job.sync()
+            self.versions = PolicyVersions.at(0, self.job.version)
 
-    async def _train(self, step: int, tasks: Sequence[Task]) -> None:
-        tasks = self.memory.still_used(tasks)
-        if not self.memory.still_used(self.plan.train_tasks):
-            raise NoGradedRollout(f"every task of data.train was dropped as broken; see {self.folder.dropped_tasks}")
-        if not tasks:
+    async def _train(self, step: int, ahead: RolloutsAhead[StepRollouts]) -> None:
+        started = time.monotonic()
+        found = await ahead.take(step)
+        generated = time.monotonic()
+        if not found.tasks:
+            self.versions.reached(step, self.job.version)
             self.progress.note(f"step {step} of {self.plan.steps} is left out: all of its tasks were dropped as broken")
             return
-        group = self.config.generator.n_samples_per_prompt
-        replaced: list[Trajectory] = []
-
-        async def rollouts(tasks: Sequence[Task], step: int, attempt: int) -> list[Trajectory]:
-            total = len(tasks) * group
-            again = f", attempt {attempt + 1}" if attempt else ""
-            with self.progress.counted(f"step {step} of {self.plan.steps}{again}: rollouts", total) as counter:
-                specs = self._specs(tasks, step, "train", group, attempt)
-                trajectories = await self._finished(self.pool, specs, counter.advance, replaced)
-            if all(trajectory.masked for trajectory in trajectories):
-                cause = dominant_cause(trajectories)
-                self.progress.note(f"step {step}, attempt {attempt + 1}: no rollout was graded: {cause}")
-            return trajectories
-
-        try:
-            result = await train_step(tasks, step, self.job, self.config, rollouts, self.memory)
-        finally:
-            for gone in self.memory.dropped.values():
-                if gone.step == step:
-                    self.progress.note(f"task {gone.task} is dropped as broken: {gone.cause}; see {gone.path}")
-        self._write_trajectories(result.trajectories)
-        audited = audit_trajectories(result.trajectories)
-        metrics = result.metrics | {
-            "rollouts/replaced": len(replaced),
+        metrics = await train_step(found, step, self.job, self.config, self.versions)
+        self.batches.write(found.trajectories)
+        audited = audit_trajectories(found.trajectories)
+        metrics |= {
             "tokens/retokenized": audited.retokenized_tokens,
             "tokens/unrecorded": audited.unrecorded_tokens,
             "tokens/wrong_logprobs": audited.wrong_logprobs,
             "generate/unexplained_branches": audited.unexplained_branches,
+            "tasks/dropped": len(self.collector.memory.dropped),
+            "timing/rollouts": found.seconds,
+            "timing/generate": generated - started,
+            "timing/step": time.monotonic() - started,
         }
         MetricsFile(self.folder.metrics).write(step, metrics)
         await self._draw()
@@ -133,72 +134,62 @@ class TrainingLoop:
         samples = self.config.generator.eval_n_samples_per_prompt
         tasks = self.plan.eval_tasks
         with self.progress.counted(f"evaluation at step {step}: rollouts", len(tasks) * samples) as counter:
-            specs = self._specs(tasks, step, "eval", samples, 0)
-            replaced: list[Trajectory] = []
-            trajectories = await self._finished(self.eval_pool, specs, counter.advance, replaced)
-        self._write_trajectories(trajectories)
-        metrics = evaluation_metrics(trajectories, time.monotonic() - started)
-        metrics["eval/all/replaced"] = len(replaced)
+            groups = self.batches.groups(tasks, step, "eval", samples)
+            result = await self.batches.run(self.eval_pool, groups, counter.advance)
+        self.batches.write(result.trajectories)
+        metrics = evaluation_metrics(result.trajectories, time.monotonic() - started)
+        metrics["eval/all/replaced"] = len(result.replaced)
         MetricsFile(self.folder.metrics).write(step, metrics)
         await self._draw()
         score = metrics["eval/all/avg_score"]
         shown = "no rollout was graded" if score is None else f"mean score {score:.3f}"
-        masked = f", masked {metrics['eval/all/masked']} rollouts" if metrics["eval/all/masked"] else ""
-        self.progress.note(f"evaluation at step {step}: {shown} over {len(tasks)} tasks{masked}")
+        masked = f", masked {amount(metrics['eval/all/masked'], 'rollout')}" if metrics["eval/all/masked"] else ""
+        self.progress.note(f"evaluation at step {step}: {shown} over {amount(len(tasks), 'task')}{masked}")
 
     async def _save(self, step: int, checkpoint_type: str) -> None:
         self.progress.waiting(f"the checkpoint of step {step} to be written")
         saved = await self.job.save(checkpoint_type)
         log.info("checkpoint of step %d: %s", step, saved.details)
         kept = await keep_checkpoint(saved.details, self.folder.checkpoint(step))
+        if checkpoint_type == "resumable":
+            self._resume_point(saved.checkpoint_id, step).write(self.folder)
+            await self._forget_old_checkpoints()
         self.progress.note(f"checkpoint of step {step}: {kept or saved.checkpoint_id}")
 
-    def _specs(self, tasks: Sequence[Task], step: int, split: Split, samples: int, attempt: int) -> list[RolloutSpec]:
-        prefix = f"{self.config.trainer.run_name}-{split}-{step}" + (f"-try{attempt}" if attempt else "")
-        return [
-            RolloutSpec(
-                task=task.name,
-                task_path=task.path,
-                rollout_id=f"{prefix}-{task.name}-{repetition}",
-                step=step,
-                split=split,
-                repetition=repetition,
-            )
-            for task in tasks
-            for repetition in range(samples)
-        ]
+    def _resume_point(self, checkpoint_id: str, step: int) -> ResumePoint:
+        spare, memory = self.collector.spare, self.collector.memory
+        return ResumePoint(
+            job_id=self.job.job_id,
+            checkpoint_id=checkpoint_id,
+            step=step,
+            version=self.job.version,
+            spare_passes=spare.passes,
+            spare_queue=[task.name for task in spare.queue],
+            strikes=memory.strikes,
+            tasks=[task.name for task in self.plan.train_tasks],
+        )
 
-    async def _finished(
-        self,
-        pool: RolloutPool,
-        specs: Sequence[RolloutSpec],
-        advance: Callable[[], None],
-        replaced: list[Trajectory],
-    ) -> list[Trajectory]:
-        """Run `specs`; those that were replaced by fresh ones are added to `replaced`.
+    async def _forget_old_checkpoints(self) -> None:
+        """Keep the newest `trainer.max_ckpts_to_keep` in the run's folder, as the service does in its own."""
+        limit = self.config.trainer.max_ckpts_to_keep
+        for step in self.folder.resumable_steps()[:-limit] if limit else []:
+            self.folder.resume_point_of(step).unlink()
+            await asyncio.to_thread(shutil.rmtree, self.folder.checkpoint(step), ignore_errors=True)
 
-        What nothing more comes of is written at once: rollouts without a reward, all of them when the run is stopped.
-        """
-        done: list[Trajectory] = []
-        generator = self.config.generator
-        budget = math.ceil(generator.replacement_share * len(specs))
-        fresh = Replacements(budget, generator.replacements_per_rollout)
-
-        def note(trajectory: Trajectory) -> None:
-            done.append(trajectory)
-            advance()
-
+    async def _save_on_stop(self) -> None:
+        """Save what the last whole step left; nothing where there is none, or a step had begun to change weights."""
+        step, limit = self.trained, self.config.deadlines.save_on_stop_s
+        if not step or step in self.folder.resumable_steps():
+            return
+        if self.job.version != self.versions.latest:
+            self.progress.note(f"no checkpoint is saved: the updates of step {step + 1} had begun")
+            return
         try:
-            return await pool.run(specs, on_done=note, replacements=fresh)
-        finally:
-            replaced += fresh.replaced
-            stopped = len(done) < len(specs)
-            self._write_trajectories([*fresh.replaced, *(one for one in done if stopped or one.masked)])
-
-    def _write_trajectories(self, trajectories: Sequence[Trajectory]) -> None:
-        for trajectory in trajectories:
-            trajectory.write(self.folder.trajectories(trajectory.step, trajectory.split))
-            self.folder.turn_log(trajectory.rollout_id).unlink(missing_ok=True)
+            async with deadline("the checkpoint to be written after the stop", limit):
+                await self._save(step, "resumable")
+        except DrydockError as error:
+            log.exception("no checkpoint was saved after the stop")
+            self.progress.note(f"no checkpoint is saved: {error}")
 
     async def _draw(self) -> None:
         curve = RewardCurve.from_metrics(MetricsFile(self.folder.metrics).read())

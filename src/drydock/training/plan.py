@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from drydock.amount import amount
 from drydock.errors import ConfigError
 from drydock.training.config import RunConfig
 from drydock.training.task_set import Task, deal_batches, find_tasks, steps_available
@@ -28,8 +29,8 @@ def plan_run(config: RunConfig) -> RunPlan:
     train = find_tasks(config.data.train, "data.train")
     if trainer.train_batch_size > len(train):
         raise ConfigError(
-            f"trainer.train_batch_size is {trainer.train_batch_size}, but data.train holds only {len(train)} tasks; "
-            "lower it or add tasks"
+            f"trainer.train_batch_size is {trainer.train_batch_size}, but data.train holds only "
+            f"{amount(len(train), 'task')}; lower it or add tasks"
         )
     evaluates = trainer.eval_before_train or trainer.eval_after_train or trainer.eval_interval > 0
     evaluation = find_tasks(config.data.eval, "data.eval") if config.data.eval else []
@@ -48,8 +49,9 @@ def plan_run(config: RunConfig) -> RunPlan:
     steps = trainer.max_training_steps or available
     if steps > available:
         warnings.append(
-            f"trainer.max_training_steps is {steps}, but {trainer.epochs} pass(es) over {len(train)} tasks give "
-            f"{available} steps: the run ends after {available}; raise trainer.epochs for more"
+            f"trainer.max_training_steps is {steps}, but {amount(trainer.epochs, 'pass', 'passes')} over "
+            f"{amount(len(train), 'task')} make {amount(available, 'step')}: the run ends "
+            f"after {available}; raise trainer.epochs for more"
         )
         steps = available
     batches = deal_batches(

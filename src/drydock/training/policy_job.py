@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drydock.client import SaveResult, TrainingClient
 from drydock.errors import JobFailed
 from drydock.training.config import RunConfig
+from drydock.training.resume import ResumePoint
 from drydock.training.running_job import running_job
 from drydock.wire.rest import JobCreate
 
@@ -33,6 +37,12 @@ class PolicyJob:
         limit = self.config.deadlines.forward_backward_s
         result = await self.client.forward_backward(self.job_id, batch, deadline_s=limit)
         return {"loss": result.avg_loss, **result.metrics}
+
+    async def logprobs(self, batch: dict[str, Any]) -> NDArray[np.float32]:
+        """Log-probs of a batch's tokens under the trainer's present weights, `[batch, seq]`, predict-next."""
+        limit = self.config.deadlines.forward_backward_s
+        scores = await self.client.forward(self.job_id, {"kwargs": batch["kwargs"]}, deadline_s=limit)
+        return scores.logprobs
 
     async def step(self, learning_rate: float) -> dict[str, float]:
         """One optimizer step; its metrics, the gradient's norm among them."""
@@ -61,8 +71,8 @@ class PolicyJob:
         return await self.client.save(self.job_id, checkpoint_type=checkpoint_type, deadline_s=limit)
 
 
-def job_request(config: RunConfig, comment: str) -> JobCreate:
-    """The job's creation body: one training and one sampling sub-job of the same model."""
+def job_request(config: RunConfig, comment: str, resume: ResumePoint | None = None) -> JobCreate:
+    """The job's creation body: one training and one sampling sub-job of the same model, or of a run's checkpoint."""
     optimizer = config.trainer.policy.optimizer_config
     context = config.generator.max_input_length
     training: dict[str, Any] = {
@@ -78,12 +88,19 @@ def job_request(config: RunConfig, comment: str) -> JobCreate:
         "gradient_clipping": optimizer.max_grad_norm,
         "mb_spec": {"max_tokens_per_mb": config.service.max_tokens_per_microbatch},
     }
+    if config.trainer.max_ckpts_to_keep:
+        training["checkpoint_retention"] = {"keep_last": config.trainer.max_ckpts_to_keep}
     inference: dict[str, Any] = {"max_seq_len": context, "n_gpus": config.service.n_gpus_sampling}
     if config.service.torch_threads_training:
         training["torch_threads"] = config.service.torch_threads_training
     if config.service.torch_threads_sampling:
         inference["torch_threads"] = config.service.torch_threads_sampling
-    model = {"model_name": config.trainer.policy.model.path, "seed": config.trainer.seed}
+    model: dict[str, Any] = {"model_name": config.trainer.policy.model.path, "seed": config.trainer.seed}
+    if resume is not None:
+        model["source_checkpoint_info"] = {
+            "checkpoint_id": resume.checkpoint_id,
+            "source_job_id": resume.job_id,
+        }
     return JobCreate.model_validate(
         {
             "experiment_name": config.trainer.run_name,
@@ -98,10 +115,22 @@ def job_request(config: RunConfig, comment: str) -> JobCreate:
 
 @asynccontextmanager
 async def policy_job(
-    client: TrainingClient, config: RunConfig, job_id_file: Path, waiting: Callable[[str], None]
+    client: TrainingClient,
+    config: RunConfig,
+    job_id_file: Path,
+    waiting: Callable[[str], None],
+    resume: ResumePoint | None = None,
 ) -> AsyncIterator[PolicyJob]:
-    """Create the job, wait until it runs, and cancel it on exit. `waiting` is told what is waited for."""
-    request = job_request(config, comment=config.trainer.run_name)
+    """Create the job, wait until it runs, and cancel it on exit. `waiting` is told what is waited for.
+
+    resume: the checkpoint that it starts from; the sampler has confirmed its weights when the block begins.
+    """
+    request = job_request(config, config.trainer.run_name, resume)
     async with running_job(client, request, job_id_file, config.deadlines, waiting) as job:
         by_type = {sub_job.job_type: sub_job.sub_job_id for sub_job in job.sub_jobs}
-        yield PolicyJob(client, job.job_id, by_type["training"], by_type["sampling"], config)
+        policy = PolicyJob(client, job.job_id, by_type["training"], by_type["sampling"], config)
+        if resume is not None:
+            waiting("the sampler to confirm the checkpoint's weights")
+            policy.version = resume.version
+            await policy.sync()
+        yield policy

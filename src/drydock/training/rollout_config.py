@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from drydock.harness.settings import AGENT_CLASS
+from drydock.harness.settings import AGENT_CLASS, COMMAND_TIMEOUT_S, LEAST_OUTPUT_CHARS, MAX_OUTPUT_CHARS
 from drydock.harness.tool_schemas import DEFAULT_TOOLS
 from drydock.training.section import Section
 
@@ -49,6 +49,10 @@ class GeneratorConfig(Section):
     num_parallel_generation_workers: int = Field(default=16, gt=0)
     """Rollouts that run at the same time."""
 
+    rollouts_per_process: int = Field(default=64, gt=0)
+    """Rollouts that one process runs at the same time at most. More than that are spread evenly over as many processes
+    (shards) as it takes; otherwise the driver runs them itself."""
+
     max_concurrent_calls: int = Field(default=256, gt=0)
     """Chat calls of all rollouts that are at the sampler at the same time; others wait, rollouts taking turns."""
 
@@ -60,6 +64,20 @@ class GeneratorConfig(Section):
 
     replacements_per_rollout: int = Field(default=2, ge=0)
     """How often one rollout is replaced at most."""
+
+    oversample_share: float = Field(default=0.0, ge=0)
+    """Further groups started in a step, as a share of its tasks. It goes on with those that are complete first; the
+    others are cancelled, and their tasks come again."""
+
+    quorum: float = Field(default=1.0, gt=0, le=1)
+    """Share of the step's groups with which it goes on; the others are cancelled, and their tasks come again."""
+
+    refill_rounds: int = Field(default=3, ge=1)
+    """How often a step is filled up at most with further tasks where `trainer.algorithm.dynamic_filtering` is on."""
+
+    seeded_sampling: bool = True
+    """Send a seed with each turn, made of `trainer.seed`, the rollout's id and the turn's number, so that a run that is
+    resumed or repeated samples alike; otherwise the service draws as it likes."""
 
     sampling_params: SamplingConfig = SamplingConfig()
     eval_sampling_params: SamplingConfig | None = None
@@ -102,7 +120,8 @@ class AgentConfig(Section):
     the environment variable OPENHANDS_TOOLS, joined by commas."""
 
     system_prompt_file: Path | None = None
-    """Template of the system prompt; or OPENHANDS_SYSTEM_PROMPT_FILE. Default: the short one of Drydock."""
+    """System prompt, word for word, or a Jinja template (`.j2`) that sees `tools` and `max_turns`; or the environment
+    variable OPENHANDS_SYSTEM_PROMPT_FILE. Default: the short one of Drydock."""
 
     skills: list[Path] = []
     """SKILL.md files, or folders with one, that are listed in the prompt and put into the sandbox; or the environment
@@ -120,11 +139,21 @@ class AgentConfig(Section):
     transport: Literal["direct", "litellm"] = "direct"
     """How the SDK's chat calls reach the proxy: one shared HTTP client, or the SDK's own litellm path (slower)."""
 
-    command_timeout_s: float = Field(default=30.0, gt=0)
+    command_timeout_s: float = Field(default=COMMAND_TIMEOUT_S, gt=0)
     """Limit of one shell command."""
 
-    max_output_chars: int = Field(default=16000, gt=0)
+    max_output_chars: int = Field(default=MAX_OUTPUT_CHARS, ge=LEAST_OUTPUT_CHARS)
     """What the agent sees of a command's output at most; the middle is cut."""
+
+    @property
+    def without_effect(self) -> list[str]:
+        """Keys that say something of their own and that the chosen agent never sees: of another agent than the default
+        one all but its `kwargs`, of the default one these."""
+        if self.import_path == AGENT_CLASS:
+            return ["kwargs"] if self.kwargs else []
+        default = AgentConfig()
+        of_default_agent = [key for key in type(self).model_fields if key not in ("import_path", "kwargs")]
+        return [key for key in of_default_agent if getattr(self, key) != getattr(default, key)]
 
 
 class SandboxConfig(Section):
@@ -135,7 +164,8 @@ class SandboxConfig(Section):
     """Keyword arguments of the environment."""
 
     state_dir: Path | None = None
-    """Where sandboxes keep their files. Default: below the user's state directory."""
+    """Where sandboxes keep their files; or the environment variable OPENHANDS_WORKSPACE, with which the local sandbox
+    keeps what is written in it there too. Default: below the user's state directory."""
 
     pass_env: list[str] = []
     """Environment variables of the driver that a task's `task.toml` may read as `${NAME}`; others are refused."""

@@ -63,10 +63,37 @@ class RunFolder:
     def resume_point(self) -> Path:
         return self.root / "resume.json"
 
+    def resume_point_of(self, step: int) -> Path:
+        """What the driver knew when the resumable checkpoint of `step` was complete."""
+        return self.root / "resume" / f"step_{step}.json"
+
+    def resumable_steps(self) -> list[int]:
+        """The steps after which the run can go on, in order."""
+        found = (self.root / "resume").glob("step_*.json")
+        return sorted(int(file.stem.removeprefix("step_")) for file in found)
+
+    def set_aside_after(self, step: int) -> Path | None:
+        """Move the trajectories of later steps out of the way of a run that goes on from `step`; where they are now."""
+        folders = (self.root / "trajectories").glob("step_*")
+        later = [one for one in folders if int(one.name.removeprefix("step_")) > step]
+        if not later:
+            return None
+        numbers = itertools.count(1)
+        aside = next(one for n in numbers if not (one := self.root / "set_aside" / str(n)).exists())
+        aside.mkdir(parents=True)
+        for one in later:
+            one.rename(aside / one.name)
+        return aside
+
     @property
     def dropped_tasks(self) -> Path:
         """Tasks that the run goes on without, one JSON object a line; only there when there are any."""
         return self.root / "dropped_tasks.jsonl"
+
+    @property
+    def diagnosis(self) -> Path:
+        """What the checks of the steps found, one JSON object a line; only there when they found something."""
+        return self.root / "diagnosis.jsonl"
 
     @property
     def service_state(self) -> Path:
@@ -105,6 +132,11 @@ class RunFolder:
     def turn_log(self, rollout_id: str) -> Path:
         """The log that the chat proxy keeps of a rollout's turns, written before each reply."""
         return self.turns / f"{rollout_id}.jsonl"
+
+    @property
+    def shard_logs(self) -> Path:
+        """What the shards printed that ran the rollouts; only there where a run had any."""
+        return self.root / "shards"
 
     def trajectories(self, step: int, split: Split) -> Path:
         return self.root / "trajectories" / f"step_{step}" / split

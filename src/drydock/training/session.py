@@ -3,24 +3,23 @@
 This is where the configuration's names meet those of the packages below. Importing it loads the OpenHands SDK.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drydock.chat.reply_reader import ReplyReader, reader_for, reader_named
+from drydock.chat.reply_reader import ReplyReader
 from drydock.chat.template import ChatTemplate
 from drydock.client import TrainingClient
 from drydock.harness.prompt import system_prompt
 from drydock.harness.settings import AGENT_CLASS
 from drydock.harness.skills import read_skills
 from drydock.harness.tool_schemas import tool_schemas
-from drydock.proxy.server import ChatProxy, ProxySettings
-from drydock.proxy.service_sampler import ServiceSampler
+from drydock.proxy.settings import ProxySettings
 from drydock.report.progress import RunProgress
-from drydock.rollout.pool import RolloutPool
 from drydock.rollout.preflight import preflight_task
+from drydock.rollout.runner import RolloutRunner
 from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.trial_config import load_classes
 from drydock.training.config import RunConfig
@@ -28,10 +27,16 @@ from drydock.training.demonstrations import read_demonstrations
 from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
+from drydock.training.policy_versions import PolicyVersions
+from drydock.training.resume import ResumePoint
 from drydock.training.reward_config import reward_rule
+from drydock.training.rollout_batch import RolloutBatches
 from drydock.training.rollout_config import SamplingConfig
+from drydock.training.rollout_pools import PoolSetup, policy_reader, pools_here, pools_in_shards
 from drydock.training.run_folder import RunFolder
 from drydock.training.sandbox_ready import environment_kwargs
+from drydock.training.spare_tasks import SpareTasks
+from drydock.training.step_rollouts import StepCollector
 from drydock.training.task_memory import TaskMemory
 from drydock.wire.rest import SamplingParams
 
@@ -50,8 +55,8 @@ class RolloutSession:
 
     @property
     def system_prompt(self) -> str:
-        agent = self.config.agent
-        return system_prompt(agent.system_prompt_file, agent.tools, read_skills(agent.skills))
+        agent, turns = self.config.agent, self.config.generator.max_turns
+        return system_prompt(agent.system_prompt_file, agent.tools, read_skills(agent.skills), max_turns=turns)
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -79,8 +84,7 @@ class RolloutSession:
     @property
     def reader(self) -> ReplyReader:
         """What reads the policy's turns: by the format that the configuration names, or else the template's."""
-        name = self.config.generator.tool_call_format
-        return reader_for(self.template) if name is None else reader_named(name, self.template)
+        return policy_reader(self.template, self.config.generator.tool_call_format)
 
     def settings(self) -> RolloutSettings:
         """Settings of the rollouts."""
@@ -113,17 +117,42 @@ class RolloutSession:
             ),
         )
 
-    def proxy(self, sampler: ServiceSampler, sampling: SamplingConfig, turns: Path) -> ChatProxy:
-        """A chat proxy that samples with the given settings and logs turns in the folder `turns`."""
-        return ChatProxy(self.template, self.reader, sampler, self.proxy_settings(sampling, turns))
+    def pool_setup(self, job_id: str, turns: Path) -> PoolSetup:
+        """What the pools `train` and `eval` are made of; their chat proxies log turns in the folder `turns`."""
+        generator = self.config.generator
+        sampling = {
+            "train": generator.sampling_params,
+            "eval": generator.eval_sampling_params or generator.sampling_params,
+        }
+        return PoolSetup(
+            model=self.config.trainer.policy.model.path,
+            tool_call_format=generator.tool_call_format,
+            rollouts=self.settings(),
+            proxies={name: self.proxy_settings(params, turns) for name, params in sampling.items()},
+            concurrency=generator.num_parallel_generation_workers,
+            job_id=job_id,
+            sampling_call_s=self.config.deadlines.sampling_call_s,
+        )
+
+    def pools(
+        self, client: TrainingClient, job_id: str, folder: RunFolder, progress: RunProgress
+    ) -> AbstractAsyncContextManager[Mapping[str, RolloutRunner]]:
+        """The pools `train` and `eval`: in this process, or in shards where these are more rollouts than one takes."""
+        setup = self.pool_setup(job_id, folder.turns)
+        shards = setup.shard_count(self.config.generator.rollouts_per_process)
+        if shards > 1:
+            progress.waiting(f"{shards} rollout shards to start")
+            return pools_in_shards(setup, shards, client, folder.shard_logs)
+        return pools_here(setup, self.template, client)
 
     def proxy_settings(self, sampling: SamplingConfig, turns: Path) -> ProxySettings:
-        """Settings of such a proxy."""
+        """Settings of a chat proxy that samples with the given settings and logs turns in the folder `turns`."""
         params = SamplingParams(
             max_tokens=sampling.max_generate_length,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
+            seed=self.config.trainer.seed if self.config.generator.seeded_sampling else None,
         )
         return ProxySettings(
             sampling=params,
@@ -138,28 +167,39 @@ class RolloutSession:
 
     @asynccontextmanager
     async def training_loop(
-        self, client: TrainingClient, folder: RunFolder, progress: RunProgress
+        self, client: TrainingClient, folder: RunFolder, progress: RunProgress, resume: ResumePoint | None = None
     ) -> AsyncIterator[TrainingLoop]:
-        """The loop over a new job; the job is cancelled and the proxies are closed on exit."""
-        generator = self.config.generator
-        workers = generator.num_parallel_generation_workers
-        async with policy_job(client, self.config, folder.job_id, progress.waiting) as job:
-            sampler = ServiceSampler(client, job.job_id, deadline_s=self.config.deadlines.sampling_call_s)
-            eval_sampling = generator.eval_sampling_params or generator.sampling_params
-            async with (
-                self.proxy(sampler, generator.sampling_params, folder.turns) as proxy,
-                self.proxy(sampler, eval_sampling, folder.turns) as eval_proxy,
-            ):
-                yield TrainingLoop(
-                    config=self.config,
-                    plan=self.plan,
-                    folder=folder,
-                    job=job,
-                    pool=RolloutPool(self.settings(), proxy, workers),
-                    eval_pool=RolloutPool(self.settings(), eval_proxy, workers),
-                    template=self.template,
-                    system_prompt=self.system_prompt,
-                    tools=self.tools,
-                    progress=progress,
-                    memory=TaskMemory(self.config.trainer.task_strikes, folder.dropped_tasks),
-                )
+        """The loop over a new job, from `resume` on; the job is cancelled and the pools are closed on exit."""
+        async with (
+            policy_job(client, self.config, folder.job_id, progress.waiting, resume) as job,
+            self.pools(client, job.job_id, folder, progress) as pools,
+        ):
+            batches = RolloutBatches(self.config, folder)
+            memory = TaskMemory(self.config.trainer.task_strikes, folder.dropped_tasks)
+            spare = SpareTasks(self.plan.train_tasks, self.config.trainer.seed)
+            if resume is not None:
+                resume.restore(spare, memory)
+            collector = StepCollector(
+                config=self.config,
+                plan=self.plan,
+                pool=pools["train"],
+                batches=batches,
+                memory=memory,
+                spare=spare,
+                progress=progress,
+            )
+            yield TrainingLoop(
+                config=self.config,
+                plan=self.plan,
+                folder=folder,
+                job=job,
+                collector=collector,
+                batches=batches,
+                eval_pool=pools["eval"],
+                template=self.template,
+                system_prompt=self.system_prompt,
+                tools=self.tools,
+                progress=progress,
+                trained=resume.step if resume else 0,
+                versions=PolicyVersions.at(resume.step, resume.version) if resume else PolicyVersions(),
+            )

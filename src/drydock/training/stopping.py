@@ -15,15 +15,20 @@ HARD_STOP_S = 19.0
 
 
 def run_until_stopped(
-    run: Callable[[], Coroutine[Any, Any, None]], stopping: Callable[[str], None], stopped: Callable[[str], None]
+    run: Callable[[], Coroutine[Any, Any, None]],
+    stopping: Callable[[str], None],
+    stopped: Callable[[str], None],
+    *,
+    saving_s: float = 0.0,
 ) -> int:
     """Run to the end. Returns 0, or 128 + signal number when a signal stopped it.
 
-    stopping, stopped: told the signal's name when it comes, and once everything has ended.
+    stopping, stopped: told the signal's name when it comes, and once everything has ended. saving_s: how much longer
+    than `HARD_STOP_S` the run may take to stop, since it saves something first.
     """
     watchdog: list[threading.Timer] = []
     try:
-        return asyncio.run(_stoppable(run, stopping, stopped, watchdog))
+        return asyncio.run(_stoppable(run, stopping, stopped, watchdog, HARD_STOP_S + saving_s))
     except BaseExceptionGroup as group:
         raise _single_cause(group) from group
     finally:
@@ -36,6 +41,7 @@ async def _stoppable(
     stopping: Callable[[str], None],
     stopped: Callable[[str], None],
     watchdog: list[threading.Timer],
+    hard_stop_s: float,
 ) -> int:
     """`watchdog` gets the timer of the hard stop, which the caller cancels at the end."""
     task = asyncio.create_task(run(), name="run")
@@ -46,7 +52,7 @@ async def _stoppable(
             return
         received.append(number)
         stopping(number.name)
-        timer = threading.Timer(HARD_STOP_S, os._exit, (128 + number,))
+        timer = threading.Timer(hard_stop_s, os._exit, (128 + number,))
         timer.daemon = True
         timer.start()
         watchdog.append(timer)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from drydock.atomic import replace_file
 from drydock.errors import Blame
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.causes import broke, dominant_cause
@@ -46,6 +47,13 @@ class TaskMemory:
             lines = self.file.read_text(encoding="utf-8").splitlines()
             self.dropped = {one.task: one for one in (DroppedTask(**json.loads(line)) for line in lines)}
 
+    def forget_after(self, step: int) -> None:
+        """Take back what was dropped after `step`, of a run that goes on from there."""
+        self.dropped = {name: one for name, one in self.dropped.items() if one.step <= step}
+        if self.file is not None and self.file.is_file():
+            with replace_file(self.file) as temporary:
+                temporary.write_text("".join(map(_line, self.dropped.values())), encoding="utf-8")
+
     def still_used(self, tasks: Sequence[Task]) -> list[Task]:
         """Those of `tasks` that were not dropped."""
         return [task for task in tasks if task.name not in self.dropped]
@@ -74,8 +82,12 @@ class TaskMemory:
         self.dropped[one.task] = gone
         if self.file is not None:
             with self.file.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps({name: getattr(gone, name) for name in gone.__slots__}) + "\n")
+                lines.write(_line(gone))
         return gone
+
+
+def _line(gone: DroppedTask) -> str:
+    return json.dumps({name: getattr(gone, name) for name in gone.__slots__}) + "\n"
 
 
 def _task_is_to_blame(group: Sequence[Trajectory]) -> bool:

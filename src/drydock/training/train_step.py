@@ -1,51 +1,25 @@
-"""One training step: rollouts, advantages, updates, weight sync, metrics."""
+"""One training step on rollouts that are there: advantages, updates, weight sync, metrics."""
 
-import logging
 import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from drydock.errors import JobFailed
 from drydock.rollout.outcome import Outcome
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.advantages import group_advantages
 from drydock.training.batch import policy_batch, rows_of
 from drydock.training.config import RunConfig
-from drydock.training.group_rollouts import Rollouts, by_task, collect_rollouts
+from drydock.training.group_rollouts import by_task
+from drydock.training.off_policy import correction_block
 from drydock.training.policy_job import PolicyJob
-from drydock.training.task_memory import DroppedTask, TaskMemory
+from drydock.training.policy_versions import PolicyVersions
+from drydock.training.step_rollouts import StepRollouts
 from drydock.training.task_set import Task
-
-log = logging.getLogger(__name__)
 
 LOSS_REDUCTION = {"sequence_mean": "seq-mean-token-mean", "token_mean": "token-mean"}
 SIGNIFICANT_ADVANTAGE = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """dropped: tasks that were found broken in this step; none of their rollouts has a reward."""
-
-    trajectories: list[Trajectory]
-    metrics: dict[str, Any]
-    dropped: list[DroppedTask]
-
-
-def check_version(trajectories: Sequence[Trajectory], version: int) -> None:
-    """Raise JobFailed when a turn was sampled by another policy version than the step's.
-
-    A service that reports no version (None) cannot be checked.
-    """
-    for trajectory in trajectories:
-        for turn in trajectory.record.turns:
-            if turn.policy_version not in (version, None):
-                raise JobFailed(
-                    f"turn {turn.index} of rollout {trajectory.rollout_id} was sampled by policy version "
-                    f"{turn.policy_version}, expected {version}: is another client training this job?"
-                )
 
 
 def assign_advantages(trajectories: Sequence[Trajectory], config: RunConfig) -> None:
@@ -60,14 +34,15 @@ def assign_advantages(trajectories: Sequence[Trajectory], config: RunConfig) -> 
 async def update_policy(
     trajectories: Sequence[Trajectory], tasks: Sequence[Task], step: int, job: PolicyJob, config: RunConfig
 ) -> dict[str, float]:
-    """Forward-backward and optimizer step for each mini-batch of tasks; metrics over the whole step.
+    """Forward-backward and optimizer step for each mini-batch of `tasks`; metrics over the whole step.
 
     A rollout whose advantage is 0 adds nothing to the gradient: it is left out of the call and stays in the
-    denominator. A mini-batch without any signal takes no optimizer step.
+    denominator. A mini-batch without any signal takes no optimizer step. Where stale rollouts are corrected for, the
+    trainer's log-probs are taken before the first update.
     """
     size = config.trainer.policy_mini_batch_size or len(tasks)
     learning_rate = scheduled_rate(config, step)
-    collected: list[dict[str, float]] = []
+    batches: list[tuple[dict[str, Any], int]] = []
     for start in range(0, len(tasks), size):
         names = {task.name for task in tasks[start : start + size]}
         group = [t for t in trajectories if t.task in names and t.advantage is not None]
@@ -76,16 +51,25 @@ async def update_policy(
             continue
         tokens = sum(row.trained_tokens for t in group for row in rows_of(t))
         batch = policy_batch(rows, loss_fn="grpo", loss_config=loss_config(config, len(group), tokens))
+        batches.append((batch, sum(row.trained_tokens for row in rows)))
+    if _correction(config) is not None:
+        for batch, _ in batches:
+            batch["context"]["prox_logp_shifted"] = await job.logprobs(batch)
+    collected: list[dict[str, float]] = []
+    for batch, trained_tokens in batches:
         metrics = await job.forward_backward(batch)
         metrics |= await job.step(learning_rate)
-        collected.append(metrics | {"trained_tokens": float(sum(row.trained_tokens for row in rows))})
+        collected.append(metrics | {"trained_tokens": float(trained_tokens)})
     return _update_metrics(collected, learning_rate)
 
 
 def loss_config(config: RunConfig, rollouts: int, tokens: int) -> dict[str, Any]:
     """The wire's configuration of the policy loss; denominators are the whole mini-batch's."""
     algorithm = config.trainer.algorithm
+    correction = _correction(config)
+    corrected = {} if correction is None else {"use_decoupled_loss": True, "off_policy_correction": correction}
     return {
+        **corrected,
         "eps_clip": algorithm.eps_clip_low,
         "eps_clip_higher": algorithm.eps_clip_high,
         "importance_sampling_level": "sequence" if algorithm.policy_loss_type == "gspo" else "token",
@@ -96,6 +80,10 @@ def loss_config(config: RunConfig, rollouts: int, tokens: int) -> dict[str, Any]
     }
 
 
+def _correction(config: RunConfig) -> dict[str, Any] | None:
+    return correction_block(config.trainer.algorithm.off_policy_correction, config.trainer.max_staleness_steps)
+
+
 def scheduled_rate(config: RunConfig, step: int) -> float:
     """Linear warm-up over `num_warmup_steps`, then constant. `step` counts from 1."""
     optimizer = config.trainer.policy.optimizer_config
@@ -103,41 +91,37 @@ def scheduled_rate(config: RunConfig, step: int) -> float:
 
 
 async def train_step(
-    tasks: Sequence[Task],
-    step: int,
-    job: PolicyJob,
-    config: RunConfig,
-    rollouts: Rollouts,
-    memory: TaskMemory | None = None,
-) -> StepResult:
-    """Run the step and return its trajectories, advantages set, and its metrics.
+    found: StepRollouts, step: int, job: PolicyJob, config: RunConfig, versions: PolicyVersions
+) -> dict[str, Any]:
+    """Train on the rollouts of `step`, set their advantages, hand the weights over; metrics of rollouts and update.
 
-    memory: what is known of the run's tasks. Default: nothing.
+    Raises JobFailed when a turn was sampled by a policy that it may not have been.
     """
-    memory = memory or TaskMemory(config.trainer.task_strikes)
     started = time.monotonic()
     version = job.version
-    collected = await collect_rollouts(tasks, step, config, rollouts, memory)
-    trajectories = collected.trajectories
-    check_version(trajectories, version)
-    generated = time.monotonic()
-    assign_advantages(trajectories, config)
-    update = await update_policy(trajectories, tasks, step, job, config)
+    stale = versions.staleness(found.trajectories, step, config.trainer.max_staleness_steps)
+    assign_advantages(found.trajectories, config)
+    update = await update_policy(found.trajectories, found.tasks, step, job, config)
     updated = time.monotonic()
     if job.version != version:
         await job.sync()
+    versions.reached(step, job.version)
     ended = time.monotonic()
-    metrics = rollout_metrics(trajectories) | update
-    metrics |= {
-        "policy/version": version,
-        "groups/retried": collected.groups_retried,
-        "tasks/dropped": len(memory.dropped),
-        "timing/generate": generated - started,
-        "timing/train_critic_and_policy": updated - generated,
-        "timing/sync_weights": ended - updated,
-        "timing/step": ended - started,
-    }
-    return StepResult(trajectories, metrics, collected.dropped)
+    return (
+        rollout_metrics(found.trajectories)
+        | update
+        | {
+            "policy/version": version,
+            "staleness/mean": statistics.fmean(stale) if stale else 0.0,
+            "staleness/max": max(stale, default=0),
+            "groups/retried": found.groups_retried,
+            "groups/filtered": len(found.filtered),
+            "groups/cut": len(found.cut),
+            "rollouts/replaced": found.replaced,
+            "timing/train_critic_and_policy": updated - started,
+            "timing/sync_weights": ended - updated,
+        }
+    )
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
@@ -179,6 +163,7 @@ def _update_metrics(collected: Sequence[dict[str, float]], learning_rate: float)
         "policy/importance_weight": "importance_weight",
         "policy/ppo_clip_ratio": "clip_ratio",
         "policy/policy_entropy": "entropy",
+        "policy/off_policy_weight": "behav_imp_weight",
     }
     for name, source in averaged.items():
         values = [metrics_of_call[source] for metrics_of_call in collected if source in metrics_of_call]
