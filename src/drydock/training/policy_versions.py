@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drydock.errors import JobFailed
 from drydock.rollout.trajectory import Trajectory
 
 
@@ -36,29 +35,17 @@ class PolicyVersions:
             raise ValueError(f"step {step} with version {version} after step {expected - 1} ({self.versions[-1]})")
         self.versions.append(version)
 
-    def staleness(self, trajectories: Sequence[Trajectory], step: int, allowed: int) -> list[int]:
+    def allowed(self, step: int, max_staleness: int) -> tuple[int, ...]:
+        """The versions that may have sampled the rollouts of `step`, rising; the last one is the policy it trains."""
+        newest = step - 1 - self.first_step
+        return tuple(dict.fromkeys(self.versions[max(0, newest - max_staleness) : newest + 1]))
+
+    def staleness(self, trajectories: Sequence[Trajectory], step: int) -> list[int]:
         """The staleness in steps of each turn of `trajectories`, which are about to train `step`.
 
-        Raises JobFailed when a turn was sampled by a version that is none of this run's, or is staler than allowed. A
-        service that reports no version cannot be checked; such turns are left out.
+        Turns of a version that is none of this run's are left out, and those of which the service reports none.
         """
-        return [
-            self._of_turn(trajectory.rollout_id, turn.index, turn.policy_version, step, allowed)
-            for trajectory in trajectories
-            for turn in trajectory.record.turns
-            if turn.policy_version is not None
-        ]
-
-    def _of_turn(self, rollout: str, turn: int, version: int, step: int, allowed: int) -> int:
-        place = bisect_right(self.versions, version) - 1
-        said = f"turn {turn} of rollout {rollout} was sampled by policy version {version}"
-        if place < 0 or self.versions[place] != version:
-            raise JobFailed(f"{said}, which is none of this run's: is another client training this job?")
-        stale = step - 1 - (self.first_step + place)
-        if stale > allowed:
-            expected = self.versions[max(0, len(self.versions) - 1 - allowed)]
-            raise JobFailed(
-                f"{said}, expected {expected} or later for step {step} "
-                f"(trainer.max_staleness_steps is {allowed}): did the sampler miss a weight sync?"
-            )
-        return max(0, stale)
+        versions = [turn.policy_version for one in trajectories for turn in one.record.turns]
+        places = [(bisect_right(self.versions, one) - 1, one) for one in versions if one is not None]
+        known = [place for place, version in places if place >= 0 and self.versions[place] == version]
+        return [max(0, step - 1 - (self.first_step + place)) for place in known]

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from drydock.rollout.outcome import Outcome
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.advantages import group_advantages
@@ -40,7 +42,7 @@ async def update_policy(
     denominator. A mini-batch without any signal takes no optimizer step. Where stale rollouts are corrected for, the
     trainer's log-probs are taken before the first update.
     """
-    size = config.trainer.policy_mini_batch_size or len(tasks)
+    size = config.trainer.policy_mini_batch_size or max(1, len(tasks))
     learning_rate = scheduled_rate(config, step)
     batches: list[tuple[dict[str, Any], int]] = []
     for start in range(0, len(tasks), size):
@@ -52,15 +54,24 @@ async def update_policy(
         tokens = sum(row.trained_tokens for t in group for row in rows_of(t))
         batch = policy_batch(rows, loss_fn="grpo", loss_config=loss_config(config, len(group), tokens))
         batches.append((batch, sum(row.trained_tokens for row in rows)))
+    gaps: list[np.ndarray] = []
     if _correction(config) is not None:
         for batch, _ in batches:
-            batch["context"]["prox_logp_shifted"] = await job.logprobs(batch)
+            context = batch["context"]
+            context["prox_logp_shifted"] = await job.logprobs(batch)
+            gaps.append(
+                np.abs(context["prox_logp_shifted"] - context["old_log_probs_shifted"])[context["loss_mask"] > 0]
+            )
     collected: list[dict[str, float]] = []
     for batch, trained_tokens in batches:
         metrics = await job.forward_backward(batch)
         metrics |= await job.step(learning_rate)
         collected.append(metrics | {"trained_tokens": float(trained_tokens)})
-    return _update_metrics(collected, learning_rate)
+    metrics = _update_metrics(collected, learning_rate)
+    if gaps:  # the loss then measures against the trainer's own log-probs
+        metrics["mismatch/logprob_diff_mean"] = float(np.concatenate(gaps).mean())
+        metrics["mismatch/logprob_diff_max"] = float(np.concatenate(gaps).max())
+    return metrics
 
 
 def loss_config(config: RunConfig, rollouts: int, tokens: int) -> dict[str, Any]:
@@ -93,13 +104,10 @@ def scheduled_rate(config: RunConfig, step: int) -> float:
 async def train_step(
     found: StepRollouts, step: int, job: PolicyJob, config: RunConfig, versions: PolicyVersions
 ) -> dict[str, Any]:
-    """Train on the rollouts of `step`, set their advantages, hand the weights over; metrics of rollouts and update.
-
-    Raises JobFailed when a turn was sampled by a policy that it may not have been.
-    """
+    """Train on the rollouts of `step`, set their advantages, hand the weights over; metrics of rollouts and update."""
     started = time.monotonic()
     version = job.version
-    stale = versions.staleness(found.trajectories, step, config.trainer.max_staleness_steps)
+    stale = versions.staleness(found.trajectories, step)
     assign_advantages(found.trajectories, config)
     update = await update_policy(found.trajectories, found.tasks, step, job, config)
     updated = time.monotonic()

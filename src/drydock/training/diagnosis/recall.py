@@ -1,0 +1,32 @@
+"""The steps of a run that goes on, as its diagnosis remembers them, read from the run's folder.
+
+Metrics come from metrics.jsonl, rewards and failures from the trajectory files.
+"""
+
+from collections.abc import Iterator
+
+from drydock.report.metrics import MetricsFile
+from drydock.rollout.trajectory import Trajectory
+from drydock.training.diagnosis.facts import StepFacts, StepSummary, summary_of
+from drydock.training.diagnosis_config import DiagnosisConfig
+from drydock.training.run_folder import RunFolder
+
+
+def recall(folder: RunFolder, last: int, limits: DiagnosisConfig) -> list[StepSummary]:
+    """Steps 1 to `last`, in order. Of those that no check looks back to, only the metrics are read."""
+    back = max(
+        limits.no_signal_groups, limits.reward_jump_steps, limits.constant_reward_steps, limits.task_errors_steps
+    )
+    steps = []
+    for record in MetricsFile(folder.metrics).read():
+        step = record["step"]
+        if "policy/updates" in record and step <= last:
+            found = list(_trajectories(folder, step)) if step > last - back else []
+            steps.append(summary_of(StepFacts(step, record, found, allowed_versions=())))
+    return steps
+
+
+def _trajectories(folder: RunFolder, step: int) -> Iterator[Trajectory]:
+    for file in sorted(folder.trajectories(step, "train").glob("*")):
+        if file.suffix in (".json", ".error"):
+            yield Trajectory.read(file)
