@@ -14,7 +14,7 @@ LEVELS = {"pass", "warn", "fail"}
 def test_every_finding_has_a_level_and_a_remedy_where_one_is_needed() -> None:
     result = CliRunner().invoke(app, ["doctor", "--json"])
     findings = json.loads(result.output)
-    assert {item["area"] for item in findings} == {"sandbox"}
+    assert {item["area"] for item in findings} == {"sandbox", "machine", "runs", "service"}
     for item in findings:
         assert set(item) == {"area", "name", "level", "detail", "remedy"}
         assert item["level"] in LEVELS
