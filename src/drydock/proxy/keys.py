@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from drydock.bounded_cache import BoundedCache
 from drydock.chat.refusal import RequestRefused
+from drydock.proxy.chat_session import ChatSession
 from drydock.proxy.record import RolloutRecord
-from drydock.proxy.session import RolloutSession
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ class RolloutKeys:
     """The sessions that are open, by their keys."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[bytes, RolloutSession]] = {}
+        self._open: dict[str, tuple[bytes, ChatSession]] = {}
         self._revoked: BoundedCache[str, _Revoked] = BoundedCache(REVOKED_KEYS)
 
-    def sessions(self) -> list[RolloutSession]:
+    def sessions(self) -> list[ChatSession]:
         """The open sessions."""
         return [session for _, session in self._open.values()]
 
-    def add(self, key: str, session: RolloutSession) -> None:
+    def add(self, key: str, session: ChatSession) -> None:
         """Let `key`, one of `new_key`, open `session`."""
         self._open[_name(key)] = (_digest(key), session)
 
@@ -55,7 +55,7 @@ class RolloutKeys:
         digest, session = self._open.pop(_name(key))
         self._revoked.put(_name(key), _Revoked(digest, weakref.ref(session.record)))
 
-    def session_of(self, headers: Mapping[str, str]) -> RolloutSession:
+    def session_of(self, headers: Mapping[str, str]) -> ChatSession:
         """The session whose key a request carries, as a bearer token or as `x-api-key`.
 
         Raises RequestRefused (401) for an unknown key and (403) for one whose rollout is over; the latter is counted.

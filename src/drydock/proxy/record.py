@@ -69,6 +69,21 @@ class LedgerSample(BaseModel):
     turn_indices: list[int]
 
 
+class EndpointUse(BaseModel):
+    """The endpoint of somebody else that answered a rollout's calls. It gives no token ids, so the rollout's turns have
+    neither ids nor log-probs nor prompt hashes, and there are no samples.
+
+    prompt_tokens, completion_tokens: of each turn, as the endpoint counted them; None where it did not say.
+    """
+
+    model_config = RECORD
+
+    url: str
+    model: str
+    prompt_tokens: list[int | None] = Field(default_factory=list)
+    completion_tokens: list[int | None] = Field(default_factory=list)
+
+
 class RolloutRecord(BaseModel):
     """Everything the proxy knows about one rollout.
 
@@ -77,6 +92,7 @@ class RolloutRecord(BaseModel):
     context_full: a prompt left no room for a token. late_calls: calls with the rollout's key after it was closed.
     sampler_error: why sampling failed, if it did. messages: the last served conversation with its reply.
     tool_sets: the tool definitions that requests came with, each distinct list once.
+    endpoint: who answered, where that was not a sampler of token ids; None where it was.
     """
 
     model_config = RECORD
@@ -91,3 +107,12 @@ class RolloutRecord(BaseModel):
     sampler_error: str | None = None
     messages: list[dict[str, Any]] = Field(default_factory=list)
     tool_sets: list[list[dict[str, Any]]] = Field(default_factory=list)
+    endpoint: EndpointUse | None = None
+
+    @property
+    def sampled_tokens(self) -> int | None:
+        """Tokens of all turns, stop tokens included; None where an endpoint left some uncounted."""
+        if self.endpoint is None:
+            return sum(len(turn.sampled_ids) for turn in self.turns)
+        counted = [tokens for tokens in self.endpoint.completion_tokens if tokens is not None]
+        return sum(counted) if len(counted) == len(self.turns) else None

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from drydock.chat.refusal import RequestRefused
 from drydock.chat.template import ChatTemplate
 from drydock.errors import TemplateError
+from drydock.proxy.chat_session import ChatSession
 from drydock.proxy.completion import Completion
 from drydock.proxy.dialects import ANTHROPIC, CHAT, RESPONSES, Dialect
 from drydock.proxy.dialects.sse import KEEP_ALIVE, MEDIA_TYPE
@@ -23,7 +24,6 @@ from drydock.proxy.keys import RolloutKeys
 from drydock.proxy.reply import Reply, answered, refused
 from drydock.proxy.request import ChatRequest
 from drydock.proxy.request_body import read_body
-from drydock.proxy.session import RolloutSession
 
 MODEL = "policy"
 OVERRIDDEN_HEADER = "x-drydock-overridden"
@@ -55,10 +55,11 @@ _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 class ProxyRoutes:
     """Answers calls for the sessions that `keys` knows.
 
-    keep_alive_every_s: seconds between two comments of a stream that waits for its turn.
+    template: what counts tokens; None where nobody here can. keep_alive_every_s: seconds between two comments of a
+    stream that waits for its turn.
     """
 
-    def __init__(self, keys: RolloutKeys, template: ChatTemplate, keep_alive_every_s: float) -> None:
+    def __init__(self, keys: RolloutKeys, template: ChatTemplate | None, keep_alive_every_s: float) -> None:
         self._keys = keys
         self._template = template
         self._keep_alive_every_s = keep_alive_every_s
@@ -93,7 +94,7 @@ class ProxyRoutes:
         return route
 
     async def _streamed(
-        self, dialect: Dialect, call: ChatRequest, session: RolloutSession, headers: dict[str, str]
+        self, dialect: Dialect, call: ChatRequest, session: ChatSession, headers: dict[str, str]
     ) -> Response:
         turn = asyncio.create_task(session.complete(call))
         try:
@@ -120,6 +121,8 @@ class ProxyRoutes:
         """Tokens of an Anthropic request, rendered whole; the rollout's history stays as it is."""
         try:
             self._keys.session_of(request.headers)
+            if self._template is None:
+                raise RequestRefused("the tokens of this model are not counted here", code="unknown_url", status=404)
             call = ANTHROPIC.parse(await read_body(request))
             messages = [message.template_form() for message in call.messages]
             tokens = len(self._template.first_prompt(messages, call.tools))

@@ -1,18 +1,16 @@
 """How the turns of one rollout are sampled: with the run's parameters, in turn, within limits of length and time."""
 
-import hashlib
 import math
 import time
 from collections.abc import Sequence
-from typing import Any
 
-from drydock.chat.refusal import RequestRefused
 from drydock.deadline import deadline
 from drydock.errors import ServiceError
 from drydock.proxy.admission import Admission
 from drydock.proxy.recorder import Timing
 from drydock.proxy.sampler import SampledTurn, Sampler
 from drydock.proxy.settings import ProxySettings
+from drydock.proxy.turn_params import TurnParams
 from drydock.wire.rest import SamplingParams
 
 
@@ -24,29 +22,11 @@ class TurnSampling:
         self._sampler = sampler
         self._settings = settings
         self._admission = admission
-        self._count = 0
+        self._params = TurnParams(rollout_id, settings)
 
     def params(self, prompt_tokens: int, asked_tokens: int | None) -> SamplingParams:
-        """Parameters of the next turn; raises RequestRefused when the context has no room for a token of it.
-
-        prompt_tokens: length of its prompt. asked_tokens: the longest turn that the agent wants.
-        """
-        room = self._settings.context_tokens - prompt_tokens
-        if room < 1:
-            raise RequestRefused(
-                # litellm and the OpenHands SDK know a full context by its wording only, each by one half of this
-                f"context length exceeded: this model's maximum context length is {self._settings.context_tokens} "
-                f"tokens and the prompt has {prompt_tokens}",
-                param="messages",
-                code="context_length_exceeded",
-            )
-        sampling = self._settings.sampling
-        changes: dict[str, Any] = {"max_tokens": min(room, self._settings.max_new_tokens, asked_tokens or room)}
-        if sampling.seed is not None:
-            root = f"{sampling.seed}/{self._rollout_id}/{self._count}"
-            changes["seed"] = int.from_bytes(hashlib.sha256(root.encode()).digest()[:4]) >> 1
-        self._count += 1
-        return sampling.model_copy(update=changes)
+        """Parameters of the next turn; see `TurnParams.next`."""
+        return self._params.next(prompt_tokens, asked_tokens)
 
     async def sample(self, prompt_ids: Sequence[int], params: SamplingParams) -> tuple[SampledTurn, Timing]:
         """Wait for a place, then sample one turn.

@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from drydock.proxy.server import ChatProxy
+from drydock.proxy.chat_session import SessionOpener
 from drydock.rollout.run import run_rollout
 from drydock.rollout.runner import RolloutRunner
 from drydock.rollout.settings import RolloutSettings
@@ -23,7 +23,7 @@ class RolloutPool(RolloutRunner):
     Raises UserError when the agent or the sandbox cannot be loaded or the agent refuses its settings.
     """
 
-    def __init__(self, settings: RolloutSettings, proxy: ChatProxy, concurrency: int) -> None:
+    def __init__(self, settings: RolloutSettings, proxy: SessionOpener, concurrency: int) -> None:
         super().__init__(concurrency)
         load_classes(settings)
         if not kills_leftovers(settings):

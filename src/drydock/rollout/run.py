@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 
 from drydock.harness.connections import Answer, Connection, offered
+from drydock.proxy.chat_session import ChatSession, SessionOpener
 from drydock.proxy.record import RolloutRecord
-from drydock.proxy.server import ChatProxy
-from drydock.proxy.session import RolloutSession
 from drydock.rollout.evidence import Evidence
 from drydock.rollout.outcome import BLAME, Outcome, Verdict, classify
 from drydock.rollout.settings import RolloutSettings
@@ -18,7 +17,7 @@ from drydock.rollout.trial import TrialEnd, run_trial
 
 
 async def run_rollout(
-    spec: RolloutSpec, settings: RolloutSettings, proxy: ChatProxy, out_dir: Path | None = None
+    spec: RolloutSpec, settings: RolloutSettings, proxy: SessionOpener, out_dir: Path | None = None
 ) -> Trajectory:
     """Run one attempt at one task and return what came of it; with `out_dir`, also write it there.
 
@@ -56,7 +55,7 @@ async def run_rollout(
     return trajectory
 
 
-def answer_of(session: RolloutSession) -> Answer:
+def answer_of(session: ChatSession) -> Answer:
     """The session's chat endpoint without HTTP around it, for an agent in this process."""
 
     async def answer(body: bytes) -> tuple[int, bytes]:
