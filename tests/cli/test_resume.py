@@ -53,7 +53,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in one.items() if not key.startswith("timing/")} for one in records]
+    unequal = ("timing/", "usage/")
+    return [{key: value for key, value in one.items() if not key.startswith(unequal)} for one in records]
 
 
 def trajectories_of(run: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class RecordingClient:
         self.answers.set()
         self.asked = asyncio.Event()
         self.cancelled: list[str] = []
+        self.reasons: list[str | None] = []
         self.confirmed_version: int | None = 0
         self.steps = 0
         self.cancel_fails = False
@@ -35,7 +36,8 @@ class RecordingClient:
         parts = [SimpleNamespace(job_type=kind, sub_job_id=f"{kind}-0") for kind in ("training", "sampling")]
         return SimpleNamespace(job_id=job_id, sub_jobs=parts)
 
-    async def cancel_job(self, job_id: str) -> None:
+    async def cancel_job(self, job_id: str, reason: str | None = None) -> None:
+        self.reasons.append(reason)
         if self.cancel_fails:
             raise ServiceUnavailable("cancel job: no connection")
         self.cancelled.append(job_id)
@@ -70,6 +72,7 @@ async def test_the_job_is_named_in_its_file_and_cancelled_at_the_end(
         assert (tmp_path / "job_id").read_text() == "j1\n"
         assert client.cancelled == []
     assert client.cancelled == ["j1"]
+    assert client.reasons == ["finished: its run is at its end"]
 
 
 async def test_a_failure_of_the_run_wins_over_one_of_cancelling(
@@ -98,6 +101,7 @@ async def test_a_job_that_was_being_made_when_the_run_was_stopped_is_cancelled(
     with pytest.raises(asyncio.CancelledError):
         await running
     assert client.cancelled == ["j1"]
+    assert client.reasons == [None]
 
 
 async def test_a_sampler_with_other_weights_stops_the_run(

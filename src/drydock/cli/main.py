@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from drydock.cli import demo, doctor, jobs, sandbox, serve, service, sft, tasks, train, trajectories
+from drydock.cli import demo, doctor, eval, jobs, sandbox, serve, service, sft, tasks, train, trajectories
 from drydock.errors import DrydockError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ def _drydock(
 
 app.command("train")(train.train)
 app.command("sft")(sft.sft)
+app.command("eval")(eval.evaluate)
 app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 app.command("reap")(sandbox.reap)

@@ -3,21 +3,34 @@
 Besides what `run_arguments` reads of the environment, XDG_STATE_HOME says where the driver keeps its state.
 """
 
+from typing import Annotated
+
 import typer
 
 from drydock.cli.run_arguments import ConfigArgument, Overrides, read_run
 from drydock.sandbox.locations import driver_state_dir
 
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Write the resolved configuration, say what the run would do, create nothing else."),
+]
 
-def train(config: ConfigArgument, overrides: Overrides = None) -> None:
+
+def train(config: ConfigArgument, overrides: Overrides = None, dry_run: DryRun = False) -> None:
     """Train a model inside its agent harness on Harbor tasks."""
-    from drydock.sandbox.rootless import enter_user_namespace
     from drydock.training.config import RunConfig
 
     run, secrets = read_run(RunConfig, config, overrides)
+    state_dir = run.sandbox.state_dir or driver_state_dir()
+    if dry_run:
+        from drydock.training.dry_run import launch_dry_run
+
+        raise typer.Exit(launch_dry_run(run, secrets, state_dir))
+    from drydock.sandbox.rootless import enter_user_namespace
+
     if run.sandbox.environment == "local":
         enter_user_namespace()
     from drydock.report.progress import RunProgress
     from drydock.training.launch import launch
 
-    raise typer.Exit(launch(run, secrets, run.sandbox.state_dir or driver_state_dir(), RunProgress()))
+    raise typer.Exit(launch(run, secrets, state_dir, RunProgress()))

@@ -9,6 +9,7 @@ from rich.table import Table
 from drydock.proxy.audit import TokenAudit
 from drydock.report.curve import RewardCurve
 from drydock.report.metrics import MetricsFile
+from drydock.report.used import used_by
 
 
 class RunPaths(Protocol):
@@ -41,10 +42,13 @@ def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None
         table.add_section()
         table.add_row(f"first {EDGE}", f"{curve.mean_of_first(EDGE):.3f}")
         table.add_row(f"last {EDGE}", f"{curve.mean_of_last(EDGE):.3f}")
-    if curve.evaluations:
+    evaluations = [record for record in records if record.get("eval/all/avg_score") is not None]
+    if evaluations:
         table.add_section()
-        for step, score in curve.evaluations:
-            table.add_row(f"evaluation at step {step}", f"{score:.3f}")
+        for record in evaluations:
+            table.add_row(
+                f"evaluation at step {record['step']}", f"{record['eval/all/avg_score']:.3f}{_interval(record)}"
+            )
     console.print(table)
     masked = sum(record.get("rollouts/masked") or 0 for record in records)
     graded = sum(record.get("rollouts/graded") or 0 for record in records)
@@ -52,6 +56,8 @@ def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None
     console.print(
         f"tokens: {tokens.trained_tokens} with loss mask 1 (evaluations included), {tokens.faults}", markup=False
     )
+    if used := used_by(records):
+        console.print(f"used:   {used}", markup=False)
     steps = [record for record in records if "policy/updates" in record]
     if steps and not any(record["policy/updates"] for record in steps):
         console.print(
@@ -71,6 +77,11 @@ def print_summary(paths: RunPaths, tokens: TokenAudit, console: Console) -> None
         ("log", paths.log),
     ):
         console.print(f"{name + ':':<14}{path}", markup=False)
+
+
+def _interval(record: dict) -> str:
+    low, high = record.get("eval/all/ci_low"), record.get("eval/all/ci_high")
+    return "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
 
 
 def _causes(records: list[dict]) -> str:

@@ -82,13 +82,24 @@ class AlgorithmConfig(Section):
 
 class TrainerConfig(Section):
     run_name: str = Field(default="drydock", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name of the run: of its log file, its job's comment and its default folder."""
+    """Name of the run: of its log file, its job's comment and its default folder; or the environment variable
+    RUN_NAME."""
 
     ckpt_path: Path | None = None
     """The run's folder. Default: `runs/<run_name>`, or the environment variable CKPT_DIR."""
 
     seed: int = Field(default=0, ge=0)
     """Seeds the order of tasks, the sampling engine and the warm start's batches."""
+
+    logger: Literal["console"] = "console"
+    """Where metrics go besides `metrics.jsonl`: the run's log. Or the environment variable LOGGER."""
+
+    @field_validator("logger", mode="before")
+    @classmethod
+    def _a_logger_that_is_there(cls, value: object) -> object:
+        if value not in ("console", ["console"]):
+            raise ValueError(f"{value!r} is not there, only console: metrics.jsonl can be sent to other trackers")
+        return "console"
 
     max_training_steps: int | None = Field(default=None, gt=0)
     """Steps to train. Default: as many as the task set allows in `epochs` passes."""
@@ -156,10 +167,11 @@ class TrainerConfig(Section):
 
 class DataConfig(Section):
     train: list[Path] = []
-    """Harbor task directories, or directories of them, to train on. Required."""
+    """Harbor task directories, or directories of them, to train on, or the environment variable TRAIN_HARBOR_TASKS,
+    joined by colons. Required."""
 
     eval: list[Path] = []
-    """The same for evaluation. Default: the training tasks, with a warning."""
+    """The same for evaluation, or EVAL_HARBOR_TASKS. Default: the training tasks, with a warning."""
 
     shuffle: bool = True
     """Shuffle the training tasks, differently in each epoch."""
@@ -167,7 +179,12 @@ class DataConfig(Section):
 
 class TrainerServiceConfig(Section):
     base_url: str | None = None
-    """Address of a running training service. Default: one is started on loopback for this run."""
+    """Address of a running training service, or the environment variable ARCTIC_CORTEX_BASE_URL. Default: one is
+    started on loopback for this run."""
+
+    host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$")
+    """Host name of the hosted service, or ARCTIC_CORTEX_HOST; `database` goes with it, and its access token comes from
+    ARCTIC_CORTEX_PAT. `base_url` wins over it."""
 
     @field_validator("base_url")
     @classmethod
@@ -179,13 +196,19 @@ class TrainerServiceConfig(Section):
         return value
 
     database: str = "drydock"
-    """Database part of the service's path."""
+    """Database part of the service's path, or ARCTIC_CORTEX_DATABASE."""
 
     schema_name: str = Field(default="PUBLIC", alias="schema")
-    """Schema part of the service's path."""
+    """Schema part of the service's path, or ARCTIC_CORTEX_SCHEMA."""
 
     endpoint: str = "cortex-training"
-    """Endpoint part of the service's path."""
+    """Endpoint part of the service's path, or ARCTIC_CORTEX_ENDPOINT."""
+
+    job_comment: str | None = Field(default=None, min_length=1)
+    """Comment of the run's job, by which it is found, or ARCTIC_CORTEX_JOB_COMMENT. Default: `trainer.run_name`."""
+
+    idle_timeout_s: int = Field(default=7200, ge=300, le=604_800)
+    """The service ends the job when nobody has called for so long: what is left of a driver that was killed."""
 
     n_gpus_training: int = Field(default=1, gt=0)
     """GPUs (CPU slots on a machine without) of the training sub-job."""
@@ -197,6 +220,17 @@ class TrainerServiceConfig(Section):
     """CPU threads of the training sub-job. Default: the service's choice."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
+
+    @property
+    def address(self) -> str | None:
+        """Of the service that is named; None: the run starts one of its own."""
+        return self.base_url or (f"https://{self.host}" if self.host else None)
+
+    @model_validator(mode="after")
+    def _hosted_names_its_database(self) -> Self:
+        if self.host and not self.base_url and "database" not in self.model_fields_set:
+            raise ValueError("host: the hosted service needs database as well (ARCTIC_CORTEX_DATABASE)")
+        return self
 
 
 class ServiceConfig(TrainerServiceConfig):
@@ -229,7 +263,7 @@ class TrainerDeadlineConfig(Section):
     """The embedded service to answer."""
 
     job_running_s: float = Field(default=1800.0, gt=0)
-    """The job to be placed, its models loaded."""
+    """The job to be placed, its models loaded. Or the environment variable STARTUP_TIMEOUT."""
 
     forward_backward_s: float = Field(default=1800.0, gt=0)
     """One forward-backward call."""

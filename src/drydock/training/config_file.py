@@ -5,7 +5,7 @@ ConfigError that offers what it was meant to be (`nearest_key`).
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,8 +33,15 @@ def load_run_config(file: Path | None, overrides: Sequence[str] = ()) -> RunConf
     return load_config(RunConfig, file, overrides)
 
 
-def load_config[Config: BaseModel](model: type[Config], file: Path | None, overrides: Sequence[str] = ()) -> Config:
+def load_config[Config: BaseModel](
+    model: type[Config],
+    file: Path | None,
+    overrides: Sequence[str] = (),
+    below: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {},
+) -> Config:
     """A validated configuration of the kind `model`.
+
+    below: from all that file and overrides say, what holds where they say nothing.
 
     Raises ConfigError for a missing or malformed file, a malformed override, an unknown key or an invalid value.
     """
@@ -48,8 +55,10 @@ def load_config[Config: BaseModel](model: type[Config], file: Path | None, overr
         _put(given, key, value)
     _resolve_paths(given, Path.cwd())
     _merge(tree, given)
+    whole = below(tree)
+    _merge(whole, tree)
     try:
-        return model.model_validate(tree)
+        return model.model_validate(whole)
     except ValidationError as error:
         raise ConfigError(_explain(error, known_keys(model))) from None
 

@@ -8,7 +8,8 @@ import asyncio
 import logging
 import shutil
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from drydock.amount import amount
 from drydock.chat.template import ChatTemplate
@@ -22,7 +23,10 @@ from drydock.rollout.runner import RolloutRunner
 from drydock.training.ahead import RolloutsAhead
 from drydock.training.config import RunConfig
 from drydock.training.demonstrations import read_demonstrations, supervised_rows
+from drydock.training.diagnosis import Diagnosis, StepFacts, diagnosis_metrics
+from drydock.training.diagnosis.policy_version import versions_of
 from drydock.training.evaluation import evaluation_metrics
+from drydock.training.job_usage import JobUsage
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import PolicyJob
 from drydock.training.policy_versions import PolicyVersions
@@ -52,8 +56,13 @@ class TrainingLoop:
     system_prompt: str
     tools: list[dict]
     progress: RunProgress
+    diagnosis: Diagnosis
     trained: int = 0
     versions: PolicyVersions = field(default_factory=PolicyVersions)
+    usage: JobUsage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.usage = JobUsage(self.job.client, self.job.job_id)
 
     async def run(self) -> None:
         """The rest of the run; metrics, trajectories and the graph are on disk when it returns."""
@@ -112,8 +121,15 @@ class TrainingLoop:
             self.versions.reached(step, self.job.version)
             self.progress.note(f"step {step} of {self.plan.steps} is left out: all of its tasks were dropped as broken")
             return
-        metrics = await train_step(found, step, self.job, self.config, self.versions)
-        self.batches.write(found.trajectories)
+        self.batches.write(found.trajectories)  # again with their advantages, once there are any
+        allowed = self.versions.allowed(step, self.config.trainer.max_staleness_steps)
+        try:
+            metrics = await train_step(self._trainable(found, allowed), step, self.job, self.config, self.versions)
+        except DrydockError as error:
+            self.diagnosis.stop_if_known(step, error)
+            raise
+        finally:
+            self.batches.write(found.trajectories)
         audited = audit_trajectories(found.trajectories)
         metrics |= {
             "tokens/retokenized": audited.retokenized_tokens,
@@ -124,10 +140,20 @@ class TrainingLoop:
             "timing/rollouts": found.seconds,
             "timing/generate": generated - started,
             "timing/step": time.monotonic() - started,
+            **await self.usage.since_last(),
         }
+        findings = self.diagnosis.check(StepFacts(step, metrics, found.trajectories, allowed))
+        metrics |= diagnosis_metrics(findings)
         MetricsFile(self.folder.metrics).write(step, metrics)
         await self._draw()
         self.progress.note(_step_line(step, self.plan.steps, metrics))
+        self.diagnosis.stop_if_told(findings)
+
+    def _trainable(self, found: StepRollouts, allowed: Sequence[int]) -> StepRollouts:
+        """The step without anything to train, where turns of another policy are about to stop the run."""
+        versions = set[int]().union(*map(versions_of, found.trajectories))
+        stops = self.config.diagnosis.policy_version == "stop" and not versions <= set(allowed)
+        return replace(found, tasks=[]) if stops else found
 
     async def _evaluate(self, step: int) -> None:
         started = time.monotonic()
@@ -139,6 +165,7 @@ class TrainingLoop:
         self.batches.write(result.trajectories)
         metrics = evaluation_metrics(result.trajectories, time.monotonic() - started)
         metrics["eval/all/replaced"] = len(result.replaced)
+        metrics |= await self.usage.since_last()
         MetricsFile(self.folder.metrics).write(step, metrics)
         await self._draw()
         score = metrics["eval/all/avg_score"]

@@ -105,6 +105,7 @@ def job_request(config: RunConfig, comment: str, resume: ResumePoint | None = No
         {
             "experiment_name": config.trainer.run_name,
             "comment": comment,
+            "idle_timeout_seconds": config.service.idle_timeout_s,
             "sub_job_configs": [
                 {"job_type": "training", **model, "training_config": training},
                 {"job_type": "sampling", **model, "inference_config": inference},
@@ -125,7 +126,7 @@ async def policy_job(
 
     resume: the checkpoint that it starts from; the sampler has confirmed its weights when the block begins.
     """
-    request = job_request(config, config.trainer.run_name, resume)
+    request = job_request(config, config.service.job_comment or config.trainer.run_name, resume)
     async with running_job(client, request, job_id_file, config.deadlines, waiting) as job:
         by_type = {sub_job.job_type: sub_job.sub_job_id for sub_job in job.sub_jobs}
         policy = PolicyJob(client, job.job_id, by_type["training"], by_type["sampling"], config)

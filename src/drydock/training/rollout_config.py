@@ -83,6 +83,11 @@ class GeneratorConfig(Section):
     eval_sampling_params: SamplingConfig | None = None
     """Sampling in evaluations. Default: as in training, also for single keys that are left out."""
 
+    @property
+    def eval_sampling(self) -> SamplingConfig:
+        """How evaluations sample."""
+        return self.eval_sampling_params or self.sampling_params
+
     @model_validator(mode="after")
     def _evaluations_sample_as_training_does(self) -> Self:
         if self.eval_sampling_params is not None:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from drydock.errors import ConfigError
 
@@ -23,6 +23,11 @@ class RunFolder:
     root: Path
     run_name: str
 
+    @classmethod
+    def of(cls, ckpt_path: Path | None, run_name: str) -> Self:
+        """`ckpt_path`, else `runs/<run_name>`, from the working directory."""
+        return cls((ckpt_path or Path("runs") / run_name).resolve(), run_name)
+
     @property
     def config(self) -> Path:
         return self.root / "config.toml"
@@ -34,6 +39,11 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         return self.root / "metrics.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        """The report of an evaluation on its own."""
+        return self.root / "evaluation.json"
 
     @property
     def job_id(self) -> Path:

@@ -3,6 +3,7 @@
 This is where the configuration's names meet those of the packages below. Importing it loads the OpenHands SDK.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,35 +14,30 @@ from drydock.chat.reply_reader import ReplyReader
 from drydock.chat.template import ChatTemplate
 from drydock.client import TrainingClient
 from drydock.harness.prompt import system_prompt
-from drydock.harness.settings import AGENT_CLASS
 from drydock.harness.skills import read_skills
 from drydock.harness.tool_schemas import tool_schemas
 from drydock.proxy.settings import ProxySettings
 from drydock.report.progress import RunProgress
 from drydock.rollout.preflight import preflight_task
 from drydock.rollout.runner import RolloutRunner
-from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
+from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.trial_config import load_classes
 from drydock.training.config import RunConfig
 from drydock.training.demonstrations import read_demonstrations
+from drydock.training.diagnosis import Diagnosis, recall
 from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
 from drydock.training.policy_versions import PolicyVersions
 from drydock.training.resume import ResumePoint
-from drydock.training.reward_config import reward_rule
 from drydock.training.rollout_batch import RolloutBatches
 from drydock.training.rollout_config import SamplingConfig
 from drydock.training.rollout_pools import PoolSetup, policy_reader, pools_here, pools_in_shards
+from drydock.training.rollout_wiring import proxy_settings, rollout_settings
 from drydock.training.run_folder import RunFolder
-from drydock.training.sandbox_ready import environment_kwargs
 from drydock.training.spare_tasks import SpareTasks
 from drydock.training.step_rollouts import StepCollector
 from drydock.training.task_memory import TaskMemory
-from drydock.wire.rest import SamplingParams
-
-CALL_GRACE_S = 30.0
-"""How much longer than the chat proxy may take for a turn the agent waits, so that the proxy names the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +84,7 @@ class RolloutSession:
 
     def settings(self) -> RolloutSettings:
         """Settings of the rollouts."""
-        config = self.config
-        agent = config.agent
-        agent_kwargs: dict[str, Any] = {
-            "tools": agent.tools,
-            "system_prompt_file": str(agent.system_prompt_file) if agent.system_prompt_file else None,
-            "max_turns": config.generator.max_turns,
-            "command_timeout_s": agent.command_timeout_s,
-            "max_output_chars": agent.max_output_chars,
-            "call_timeout_s": 2 * config.deadlines.sampling_call_s + CALL_GRACE_S,
-            "transport": agent.transport,
-            "skills": [str(skill) for skill in agent.skills],
-            "max_sampled_tokens": agent.max_sampled_tokens,
-            "max_seconds": agent.max_seconds,
-            "condense_after_events": agent.condense_after_events,
-        }
-        limits = config.deadlines
-        return RolloutSettings(
-            agent=agent.import_path,
-            agent_kwargs=agent_kwargs if agent.import_path == AGENT_CLASS else dict(agent.kwargs),
-            environment=config.sandbox.environment,
-            environment_kwargs=environment_kwargs(config.sandbox, self.state_dir),
-            pass_env=tuple(config.sandbox.pass_env),
-            reward=reward_rule(config.reward),
-            unsubmitted=config.generator.unsubmitted,
-            deadlines=RolloutDeadlines(
-                sandbox_start_s=limits.sandbox_start_s, agent_s=limits.agent_s, verifier_s=limits.verifier_s
-            ),
-        )
+        return rollout_settings(self.config, self.state_dir)
 
     def pool_setup(self, job_id: str, turns: Path) -> PoolSetup:
         """What the pools `train` and `eval` are made of; their chat proxies log turns in the folder `turns`."""
@@ -147,23 +116,7 @@ class RolloutSession:
 
     def proxy_settings(self, sampling: SamplingConfig, turns: Path) -> ProxySettings:
         """Settings of a chat proxy that samples with the given settings and logs turns in the folder `turns`."""
-        params = SamplingParams(
-            max_tokens=sampling.max_generate_length,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            seed=self.config.trainer.seed if self.config.generator.seeded_sampling else None,
-        )
-        return ProxySettings(
-            sampling=params,
-            context_tokens=self.config.generator.max_input_length,
-            max_new_tokens=sampling.max_generate_length,
-            call_deadline_s=self.config.deadlines.sampling_call_s,
-            admission_deadline_s=self.config.deadlines.sampling_call_s,
-            max_concurrent_calls=self.config.generator.max_concurrent_calls,
-            thinking=self.config.generator.thinking,
-            turn_log=turns,
-        )
+        return proxy_settings(self.config, sampling, turns)
 
     @asynccontextmanager
     async def training_loop(
@@ -188,6 +141,7 @@ class RolloutSession:
                 spare=spare,
                 progress=progress,
             )
+            past = await asyncio.to_thread(recall, folder, resume.step if resume else 0, self.config.diagnosis)
             yield TrainingLoop(
                 config=self.config,
                 plan=self.plan,
@@ -200,6 +154,7 @@ class RolloutSession:
                 system_prompt=self.system_prompt,
                 tools=self.tools,
                 progress=progress,
+                diagnosis=Diagnosis(self.config.diagnosis, folder, progress.note, past),
                 trained=resume.step if resume else 0,
                 versions=PolicyVersions.at(resume.step, resume.version) if resume else PolicyVersions(),
             )

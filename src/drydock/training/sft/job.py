@@ -93,7 +93,12 @@ def job_request(config: SftConfig, resume: ResumePoint | None) -> JobCreate:
             "source_job_id": resume.job_id,
         }
     return JobCreate.model_validate(
-        {"experiment_name": trainer.run_name, "comment": trainer.run_name, "sub_job_configs": [sub_job]}
+        {
+            "experiment_name": trainer.run_name,
+            "comment": config.service.job_comment or trainer.run_name,
+            "idle_timeout_seconds": config.service.idle_timeout_s,
+            "sub_job_configs": [sub_job],
+        }
     )
 
 

@@ -5,7 +5,6 @@ the run and its job; with `trainer.resume_mode` "latest" the same command goes o
 """
 
 import asyncio
-from pathlib import Path
 
 from drydock.amount import amount
 from drydock.errors import ConfigError
@@ -27,8 +26,7 @@ from drydock.training.stopping import run_until_stopped
 
 def launch_sft(config: SftConfig, secrets: Secrets, progress: RunProgress) -> int:
     """Run to the end. Returns 0, or 128 + signal number when a signal stopped the run. Raises DrydockError."""
-    root = config.trainer.ckpt_path or Path("runs") / config.trainer.run_name
-    folder = RunFolder(root.resolve(), config.trainer.run_name)
+    folder = RunFolder.of(config.trainer.ckpt_path, config.trainer.run_name)
     folder.check()
     with progress:
         return run_until_stopped(
