@@ -205,6 +205,7 @@ def test_a_context_too_small_is_refused_before_a_sandbox_starts(place: Workplace
 @needs_sandbox
 @pytest.mark.sandbox
 @pytest.mark.timeout(150)
+@pytest.mark.slow
 def test_what_a_killed_driver_left_is_said_at_the_next_start_and_prompts_are_as_long_as_foretold(
     place: Workplace, tmp_path: Path
 ) -> None:

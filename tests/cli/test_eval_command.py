@@ -105,6 +105,7 @@ def test_an_endpoints_model_is_evaluated_without_tokens_and_its_key_is_nowhere(t
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()]
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_of_a_service_is_sampled_with_its_own_weights(tmp_path: Path) -> None:
     config, settings = prepare(tmp_path)
     state = tmp_path / "state"

@@ -111,6 +111,7 @@ def test_the_published_command_trains_and_can_be_followed(tmp_path: Path) -> Non
 @sandboxed
 @pytest.mark.sandbox
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_trajectories_are_there_before_the_training_and_a_signal_to_the_launchers_pid_stops_the_run(
     tmp_path: Path,
 ) -> None:

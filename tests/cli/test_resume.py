@@ -75,10 +75,9 @@ def weights_of(run: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("number", "further", "step"),
     [
-        (signal.SIGKILL, ["trainer.ckpt_interval=2"], 2),
-        (signal.SIGTERM, ["trainer.save_on_stop=true"], 3),
+        pytest.param(signal.SIGKILL, ["trainer.ckpt_interval=2"], 2, id="killed"),
+        pytest.param(signal.SIGTERM, ["trainer.save_on_stop=true"], 3, id="saved on SIGTERM", marks=pytest.mark.slow),
     ],
-    ids=["killed", "saved on SIGTERM"],
 )
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     undisturbed: Path, tmp_path: Path, number: signal.Signals, further: list[str], step: int

@@ -106,6 +106,7 @@ def test_an_adapter_whose_base_is_missing_names_both_and_the_option(tmp_path: Pa
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_an_adapter_on_a_base_that_it_was_not_trained_on_names_both_and_the_option(model: Path, tmp_path: Path):
     adapter = adapter_of(model, tmp_path / "adapter")
     other = build_tiny_model(tmp_path / "other", seed=1)

@@ -29,6 +29,7 @@ def shards_in(footprint: Footprint) -> list[psutil.Process]:
     return [one for one in footprint.processes if "drydock.training.rollout_shard" in one.cmdline()]
 
 
+@pytest.mark.slow
 def test_a_run_outlives_one_of_its_shards_and_leaves_nothing(tmp_path: Path) -> None:
     config = build_demo_run(tmp_path / "data", train_tasks=2, verifier=SLOW_AND_DIFFERENT)
     run, state = tmp_path / "run", tmp_path / "state"

@@ -54,16 +54,16 @@ LORA = {"peft_type": "Lora", "r": 16, "lora_alpha": 32, "target_modules": "all-l
 
 
 @pytest.mark.parametrize(
-    ("config", "trained"),
+    ("config", "trained", "steps"),
     [
-        (GSPO, {"optimizer": {"lr": 6e-3}}),
-        (GRPO, {"optimizer": {"lr": 6e-3}}),
-        (GSPO, {"optimizer": {"lr": 1e-2}, "peft_config": LORA}),
+        (GSPO, {"optimizer": {"lr": 6e-3}}, 30),
+        (GRPO, {"optimizer": {"lr": 6e-3}}, 30),
+        (GSPO, {"optimizer": {"lr": 1e-2}, "peft_config": LORA}, 40),
     ],
     ids=["gspo", "grpo", "lora-gspo"],
 )
 def test_policy_gradients_raise_the_reward(
-    tiny_model: str, tmp_path: Path, config: dict[str, Any], trained: dict[str, Any]
+    tiny_model: str, tmp_path: Path, config: dict[str, Any], trained: dict[str, Any], steps: int
 ):
     """Reward: share of even tokens. Two mini-batches a batch, so that the second is off-policy and clips."""
     trainer = TrainingEngine(tiny_model, trained, seed=1)
@@ -72,7 +72,7 @@ def test_policy_gradients_raise_the_reward(
     prompts = [rng.integers(0, 390, 20 + 7 * group).tolist() for group in range(GROUPS)]
     history: list[float] = []
     ratios: list[float] = []
-    for step in range(30):
+    for step in range(steps):
         results = rollouts(sampler, prompts)
         rewards = np.array([reward(result) for result in results]).reshape(GROUPS, GROUP_SIZE)
         history.append(float(rewards.mean()))

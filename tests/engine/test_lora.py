@@ -124,7 +124,7 @@ def test_the_first_model_comes_back_under_an_adapter_only_where_it_is_still_ther
         sampler.load_weights(adapter.path, policy_version=2, fingerprint=adapter.fingerprint)
     assert sampler.fingerprint == fingerprint(unique_weights(sampler.model)) == merged.fingerprint
     elsewhere = TorchSamplingEngine(str(model), {})
-    with pytest.raises(EngineError, match="trained on weights"):
+    with pytest.raises(EngineError, match="trained on other weights"):
         elsewhere.load_weights(adapter.path, policy_version=1, fingerprint=adapter.fingerprint)
 
 

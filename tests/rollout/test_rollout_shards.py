@@ -191,6 +191,7 @@ async def test_rollouts_of_a_killed_shard_have_no_reward_and_are_replaced_in_a_n
         assert one.replaced
 
 
+@pytest.mark.slow
 async def test_a_shard_that_hangs_is_killed_and_its_rollouts_have_no_reward(tmp_path, setup_for, spec_for) -> None:
     launch = scripted_shards(setup_for(HANGS, concurrency=1), 1, tmp_path / "logs", ShardLimits(silent_s=10))
     async with RolloutShards(launch) as shards:

@@ -74,6 +74,7 @@ def warned(tmp_path_factory: pytest.TempPathFactory) -> DiagnosedRun:
     )
 
 
+@pytest.mark.slow
 def test_warnings_are_written_in_each_step_and_the_run_goes_on(warned: DiagnosedRun) -> None:
     assert warned.code == 0, warned.output
     assert checks_of(warned, 1) == PROVOKED_HERE["warned"]
@@ -83,6 +84,7 @@ def test_warnings_are_written_in_each_step_and_the_run_goes_on(warned: Diagnosed
         assert_all_is_written(warned, step)
 
 
+@pytest.mark.slow
 def test_a_warning_is_printed_when_it_comes_and_when_it_is_gone(warned: DiagnosedRun) -> None:
     for check in PROVOKED_HERE["warned"]:
         assert warned.output.count(f": warning: {check} (blame: ") == 1, warned.output
@@ -91,6 +93,7 @@ def test_a_warning_is_printed_when_it_comes_and_when_it_is_gone(warned: Diagnose
     assert "no_signal is seen no more" not in warned.output
 
 
+@pytest.mark.slow
 def test_a_warning_gives_its_figures(warned: DiagnosedRun) -> None:
     causes = {(one["step"], one["check"]): one["cause"] for one in warned.findings}
     assert causes[1, "no_signal"].startswith("in the last 3 groups all rewards of a group were equal")
@@ -104,6 +107,7 @@ def test_a_warning_gives_its_figures(warned: DiagnosedRun) -> None:
     assert "of 6 rollouts were cut off, having used up" in causes[1, "truncated"]
 
 
+@pytest.mark.slow
 def test_rewards_without_a_single_call_to_the_policy_stop_the_run(tmp_path: Path) -> None:
     run = demo_run(
         tmp_path,
@@ -123,6 +127,7 @@ def test_rewards_without_a_single_call_to_the_policy_stop_the_run(tmp_path: Path
     assert silent["cause"] == "4 of 4 graded rollouts made no call that reached the chat proxy"
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_is_far_too_high_and_other_tasks_are_seen(tmp_path: Path) -> None:
     run = demo_run(
         tmp_path,
@@ -145,6 +150,7 @@ def test_a_learning_rate_that_is_far_too_high_and_other_tasks_are_seen(tmp_path:
         assert_all_is_written(run, step)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_the_trainer_refuses_stops_the_run(tmp_path: Path) -> None:
     run = demo_run(tmp_path, verifiers=[HUGE] * 4)
     assert run.code == 3, run.output
@@ -171,6 +177,7 @@ def run_against(service: AlteredService, folder: Path, *settings: str) -> Diagno
     )
 
 
+@pytest.mark.slow
 def test_a_sampler_with_other_probabilities_and_a_trainer_that_takes_nan_are_seen(
     tmp_path: Path, service: AlteredService
 ) -> None:

@@ -202,11 +202,11 @@ class Jobs:
             for row in sorted(chosen, key=lambda row: row["created_at"])
         ]
 
-    async def cancel(self, job_id: str, reason: str) -> Row:
-        """Ends the job for `reason` and waits until its processes are gone; nothing to do for one that is over."""
+    async def cancel(self, job_id: str, reason: str | None = None) -> Row:
+        """Ends the job, for `reason` if one is given, and waits until its processes are gone; one that is over stays."""
         job = self._live.get(job_id)
         if job is not None:
-            job.end(JobStatus.CANCELLED, reason)
+            job.end(JobStatus.CANCELLED, reason or "cancelled by request")
             await job.finished.wait()
         return await self.view(job_id)
 

@@ -208,7 +208,7 @@ class TrainingLoop:
         step, limit = self.trained, self.config.deadlines.save_on_stop_s
         if not step or step in self.folder.resumable_steps():
             return
-        if self.job.version != self.versions.latest:
+        if (self.versions.step, self.versions.latest) != (step, self.job.version):
             self.progress.note(f"no checkpoint is saved: the updates of step {step + 1} had begun")
             return
         try:

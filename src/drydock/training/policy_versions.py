@@ -24,15 +24,19 @@ class PolicyVersions:
         return cls(step, [version])
 
     @property
+    def step(self) -> int:
+        """The last step that was noted."""
+        return self.first_step + len(self.versions) - 1
+
+    @property
     def latest(self) -> int:
         """The version after the last step."""
         return self.versions[-1]
 
     def reached(self, step: int, version: int) -> None:
         """The policy after `step`, which follows the last one that was noted."""
-        expected = self.first_step + len(self.versions)
-        if step != expected or version < self.versions[-1]:
-            raise ValueError(f"step {step} with version {version} after step {expected - 1} ({self.versions[-1]})")
+        if step != self.step + 1 or version < self.latest:
+            raise ValueError(f"step {step} with version {version} after step {self.step} ({self.latest})")
         self.versions.append(version)
 
     def allowed(self, step: int, max_staleness: int) -> tuple[int, ...]:

@@ -78,7 +78,7 @@ async def get_job(request: Request, job_id: str) -> Response:
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Answered once the job's processes are gone; cancelling a job that is over changes nothing."""
     given = body.model(CancelBody, body.json_object(await request.body()))
-    return json_response(await service_of(request).jobs.cancel(job_id, given.reason or "cancelled by request"))
+    return json_response(await service_of(request).jobs.cancel(job_id, given.reason))
 
 
 @router.get(ROOT + "/{job_id}/experiment-run", **documented(ExperimentRun))
