@@ -203,7 +203,7 @@ class Jobs:
         ]
 
     async def cancel(self, job_id: str, reason: str | None = None) -> Row:
-        """Ends the job, for `reason` if one is given, and waits until its processes are gone; one that is over stays."""
+        """Ends the job, for `reason` if there is one, and waits until its processes are gone."""
         job = self._live.get(job_id)
         if job is not None:
             job.end(JobStatus.CANCELLED, reason or "cancelled by request")
