@@ -191,6 +191,7 @@ def test_twenty_kills_at_random_points_leave_nothing(place):
     assert len(list((place / sandbox_driver.CACHE / "layers").iterdir())) > 20
 
 
+@pytest.mark.slow
 def test_one_driver_is_killed_and_reaped_while_another_goes_on(place):
     dead, alive = start_driver(place, 1), start_driver(place, 2)
     time.sleep(1)
