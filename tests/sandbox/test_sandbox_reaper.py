@@ -125,6 +125,22 @@ async def test_death_of_process_one_is_an_error_not_a_hang(start):
     assert (await environment.exec("echo again")).stdout == "again\n"
 
 
+def test_a_process_that_was_half_started_is_found_by_its_label(tmp_path):
+    """As bubblewrap's child is when its driver and its parent die before the record holds it."""
+    commands = [["bash", "-c", "sleep 60; :", f"drydock-sandbox={name}"] for name in ("half-started", "half-started-2")]
+    half, other = (subprocess.Popen(command) for command in commands)
+    try:
+        (tmp_path / "half-started.json").write_text(f'{{"owner": [{os.getpid()}, 1], "directory": null}}')
+        removed = reap(tmp_path)
+        assert half.wait(timeout=5) == -signal.SIGKILL
+        assert f"sandbox half-started: process {half.pid}, half started, killed" in removed
+        assert other.poll() is None
+    finally:
+        for process in (half, other):
+            process.kill()
+            process.wait()
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """State and cache of a driver, with the machine's root file system."""
@@ -191,7 +207,6 @@ def test_twenty_kills_at_random_points_leave_nothing(place):
     assert len(list((place / sandbox_driver.CACHE / "layers").iterdir())) > 20
 
 
-@pytest.mark.slow
 def test_one_driver_is_killed_and_reaped_while_another_goes_on(place):
     dead, alive = start_driver(place, 1), start_driver(place, 2)
     time.sleep(1)

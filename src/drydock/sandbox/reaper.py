@@ -2,8 +2,9 @@
 
 Mounts go with their namespace and process 1 ends with its socket, so usually only the record is left, the control
 groups, the files of a sandbox whose writable layer was on disk, and unfinished layers. A process 1 that still lives
-(its socket was inherited by something) is killed. Sandboxes of living drivers are left alone, other runs' too: the
-owner of each holds a lock, see `records`.
+(its socket was inherited by something) is killed, and so are the processes of a sandbox whose owner died while it was
+being started: bubblewrap's child then waits for a parent that is gone, and no record names it. Sandboxes of living
+drivers are left alone, other runs' too: the owner of each holds a lock, see `records`.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import os
 import select
 import shutil
 import signal
+import time
 from pathlib import Path
 
 from drydock.file_lock import try_lock, try_lock_existing
@@ -19,8 +21,11 @@ from drydock.sandbox.control_groups import remove_group
 from drydock.sandbox.layer_store import remove_unfinished
 from drydock.sandbox.records import Record, in_this_pid_space, read_record, start_time
 from drydock.sandbox.rootfs_archive import remove_unfinished_imports
+from drydock.sandbox.spawn import labelled_processes
 
 _DEATH_WAIT_S = 5.0
+_FORK_WAIT_S = 1.0
+_PAUSE_S = 0.02
 
 
 def reap(state_dir: Path, cache_dir: Path | None = None) -> list[str]:
@@ -28,17 +33,15 @@ def reap(state_dir: Path, cache_dir: Path | None = None) -> list[str]:
     temporary directories of killed drivers. Returns a line about each thing removed.
     """
     removed: list[str] = []
-    for file in sorted(state_dir.glob("*.json")) + sorted(state_dir.glob(".*.json.tmp")):
-        lock = try_lock_existing(file)
-        if lock is None:
-            continue
-        try:
-            record = read_record(file)
+    with contextlib.ExitStack() as locks:
+        dead = _dead(state_dir, locks)
+        here = [record for _, record in dead if record is not None and in_this_pid_space(record)]
+        half_started = _kill_half_started({record.name for record in here if record.init is None})
+        removed += [f"sandbox {name}: process {pid}, half started, killed" for pid, name in half_started.items()]
+        for file, record in dead:
             if record is not None:
                 removed += _remove(record, state_dir)
             file.unlink(missing_ok=True)
-        finally:
-            os.close(lock)
     removed += remove_abandoned()
     if cache_dir is not None:
         removed += _unfinished_layers(cache_dir / "layers") + remove_unfinished_imports(cache_dir)
@@ -56,6 +59,48 @@ def _remove(record: Record, state_dir: Path) -> list[str]:
         shutil.rmtree(record.directory, ignore_errors=True)
         done.append(f"sandbox {record.name}: directory {record.directory} deleted")
     return done or [f"sandbox {record.name}: record of a dead driver (pid {record.owner[0]}) deleted"]
+
+
+def _dead(state_dir: Path, locks: contextlib.ExitStack) -> list[tuple[Path, Record | None]]:
+    """The files of records that have no owner, locked until `locks` is left, each with what it says."""
+    found = []
+    for file in sorted(state_dir.glob("*.json")) + sorted(state_dir.glob(".*.json.tmp")):
+        lock = _lock(file)
+        if lock is not None:
+            locks.callback(os.close, lock)
+            found.append((file, read_record(file)))
+    return found
+
+
+def _lock(file: Path) -> int | None:
+    """The lock of a record; None while its owner lives.
+
+    A process that the owner had just forked when it died holds the lock on until it has begun its program: that is
+    waited for.
+    """
+    give_up = time.monotonic() + _FORK_WAIT_S
+    while (lock := try_lock_existing(file)) is None and time.monotonic() < give_up:
+        record = read_record(file)
+        if record is None or not in_this_pid_space(record) or start_time(record.owner[0]) == record.owner[1]:
+            return None
+        time.sleep(_PAUSE_S)
+    return lock
+
+
+def _kill_half_started(names: set[str]) -> dict[int, str]:
+    """Kill the processes of sandboxes whose owner died before their record named one; names by pid.
+
+    Looked for during `_FORK_WAIT_S`, since such a process may not have begun its program yet.
+    """
+    killed: dict[int, str] = {}
+    give_up = time.monotonic() + _FORK_WAIT_S
+    while names and time.monotonic() < give_up:
+        for pid, name in labelled_processes().items():
+            started = start_time(pid) if name in names else None
+            if started is not None and _kill(pid, started):
+                killed[pid] = name
+        time.sleep(_PAUSE_S)
+    return killed
 
 
 def _kill(pid: int, started: int) -> bool:

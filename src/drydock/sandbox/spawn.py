@@ -21,6 +21,7 @@ from pathlib import Path
 from drydock.errors import SandboxError
 
 _CHILD_WAIT_S = 10.0
+_LABEL = "drydock-sandbox="
 _SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -77,7 +78,7 @@ def spawn(
         inherited.append(_memory_file("filter", filter_program))
         filter_options = ["--seccomp", str(inherited[-1])]
     command = [*prefix, "bwrap", "--info-fd", str(info_write), gate_option, str(gate_read), *filter_options, *options]
-    command += ["--", *python, "-I", "-S", f"/dev/fd/{source}", str(theirs.fileno()), f"drydock-sandbox={label}"]
+    command += ["--", *python, "-I", "-S", f"/dev/fd/{source}", str(theirs.fileno()), f"{_LABEL}{label}"]
     try:
         process = subprocess.Popen(
             command,
@@ -119,6 +120,19 @@ def spawn(
         os.close(info_read)
         os.close(gate_write)
     return Spawned(process, pid, pidfd, ours, errors)
+
+
+def labelled_processes() -> dict[int, str]:
+    """The processes of this machine that were started for a sandbox: its name by their pid."""
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            for argument in (entry / "cmdline").read_bytes().split(b"\0"):
+                if argument.startswith(_LABEL.encode()):
+                    found[int(entry.name)] = os.fsdecode(argument).removeprefix(_LABEL)
+    return found
 
 
 def _child_pid(descriptor: int) -> int | None:
