@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 from builders.demo_run import DIFFERENT_REWARDS, build_demo_run
 from builders.driver import driver
+from builders.local_sandbox import needs_sandbox
 
 from drydock.rollout.trajectory import Trajectory
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 

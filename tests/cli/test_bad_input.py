@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from builders.demo_run import NO_REWARD, build_demo_run
+from builders.demo_run import NO_REWARD
 from builders.driver import driver, processes_of
+from builders.local_sandbox import MISSING, needs_sandbox
 from builders.training_server import TrainingServer
 
 from drydock.cli.main import main
 from drydock.rollout.trajectory import Trajectory
-from drydock.sandbox.requirements import check_local
-
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
-needs_sandbox = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING))
 
 
 @dataclass(frozen=True)
@@ -68,13 +65,6 @@ class Workplace:
         sandboxes = self.state / "sandboxes"
         assert not sandboxes.exists() or not any(sandboxes.iterdir())
         return refusal.output[refusal.output.index("error (") :].replace("\n", " ")
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared") / "data"
-    build_demo_run(folder)
-    return folder
 
 
 @pytest.fixture

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from builders.demo_run import NO_REWARD, build_demo_run
+from builders.demo_run import NO_REWARD
 from builders.driver import driver
+from builders.local_sandbox import needs_sandbox
 
 from drydock.cli.main import main
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
-needs_sandbox = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING))
 KEYS = {"area", "name", "level", "detail", "remedy"}
 
 
@@ -60,13 +58,6 @@ class Workplace:
         answer = self.drydock("doctor", *self.settings, "--json", *words)
         assert not self.run.exists()
         return answer
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared") / "data"
-    build_demo_run(folder)
-    return folder
 
 
 @pytest.fixture

@@ -9,17 +9,16 @@ import pytest
 from builders.demo_run import build_demo_run
 from builders.driver import driver, mounts_below, processes_of
 from builders.endpoint_server import EndpointServer, endpoint_server
+from builders.local_sandbox import needs_sandbox
 from builders.scripted_endpoint import call
 
 from drydock.rollout.trajectory import Trajectory
-from drydock.sandbox.requirements import check_local
 from drydock.service.embedded import EmbeddedService
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 SOLVED = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"

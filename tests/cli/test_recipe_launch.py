@@ -15,9 +15,9 @@ import psutil
 import pytest
 from builders.demo_run import DIFFERENT_REWARDS, build_demo_run
 from builders.driver import processes_of
+from builders.local_sandbox import needs_sandbox
 
 from drydock.rollout.trajectory import Trajectory
-from drydock.sandbox.requirements import check_local
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "recipes" / "rl" / "harbor" / "run_qwen35_4b.sh"
@@ -33,8 +33,6 @@ SMALL = (
     "service.n_gpus_sampling=1",
 )
 SLOW_AND_DIFFERENT = DIFFERENT_REWARDS.replace("\n", "\nsleep 4\n", 1)
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
-sandboxed = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING))
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -76,7 +74,7 @@ def shell(command: str, folder: Path) -> str:
     return subprocess.run(["bash", "-c", command], cwd=folder, text=True, check=True, capture_output=True).stdout
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.sandbox
 @pytest.mark.timeout(180)
 def test_the_published_command_trains_and_can_be_followed(tmp_path: Path) -> None:
@@ -108,7 +106,7 @@ def test_the_published_command_trains_and_can_be_followed(tmp_path: Path) -> Non
     assert (tmp_path / "run" / "config.toml").exists()  # the run that was measured is left as it is
 
 
-@sandboxed
+@needs_sandbox
 @pytest.mark.sandbox
 @pytest.mark.timeout(180)
 @pytest.mark.slow

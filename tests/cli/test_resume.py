@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 from builders.demo_run import build_demo_run
 from builders.driver import driver
+from builders.local_sandbox import needs_sandbox
 from safetensors.numpy import load_file
 
 from drydock.rollout.trajectory import Trajectory
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 TESTS = str(Path(__file__).parents[1])

@@ -9,15 +9,14 @@ import psutil
 import pytest
 from builders.demo_run import SLOW, build_demo_run
 from builders.driver import Footprint, driver, mounts_below, processes_of
+from builders.local_sandbox import needs_sandbox
 
 from drydock.rollout.trajectory import Trajectory
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.timeout(240),
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 SLOW_AND_DIFFERENT = "#!/bin/bash\nsleep 1\ndate +0.1%N > /logs/verifier/reward.txt\n"

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.local_sandbox import needs_sandbox
 
 from drydock.rollout.settings import RolloutDeadlines, RolloutSettings
 from drydock.rollout.task_check import check_tasks
 from drydock.rollout.task_folder import flaws_of, task_folders
-from drydock.sandbox.requirements import check_local
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = task_folders(ROOT / "examples" / "tasks")
 SAMPLE = ["dotfiles", "ledger-in-steps", "orders-by-region", "render-config", "shared-folder"]
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
-needs_sandbox = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING))
 each_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 
 

@@ -3,16 +3,15 @@
 from pathlib import Path
 
 import pytest
+from builders.local_sandbox import needs_sandbox
 from builders.policy import ASSISTANT, tool_call
 
 from drydock.rollout import Outcome, run_rollout
-from drydock.sandbox.requirements import check_local
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "tasks"
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 

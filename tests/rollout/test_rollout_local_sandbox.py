@@ -3,16 +3,15 @@
 import asyncio
 
 import pytest
+from builders.local_sandbox import needs_sandbox
 from builders.policy import SOLVE_HELLO, tool_call
 from builders.tasks import write_task
 
 from drydock.rollout import Outcome, RolloutPool, preflight_task, run_rollout
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from builders.local_sandbox import needs_sandbox
 from builders.policy import SOLVE_HELLO, tool_call
 from builders.tasks import write_task
 
@@ -12,10 +13,6 @@ from drydock.errors import Blame
 from drydock.rollout import Outcome, run_rollout
 from drydock.rollout.outcome import Phase
 from drydock.rollout.task_check import check_tasks
-from drydock.sandbox.requirements import check_local
-
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
-needs_local = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING))
 
 
 def in_toml(task: Path, old: str, new: str) -> Path:
@@ -61,7 +58,7 @@ async def test_a_value_that_nothing_can_honour_ends_the_rollout_before_the_agent
     assert trajectory.evidence.phase is Phase.SANDBOX
 
 
-@needs_local
+@needs_sandbox
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -127,7 +124,7 @@ async def test_a_reward_that_is_none_is_named_where_the_task_left_it(tmp_path, s
     assert said in (trajectory.error or "")
 
 
-@needs_local
+@needs_sandbox
 async def test_a_verifier_that_leaves_a_daemon_is_graded_once_and_leaves_nothing(tmp_path, serve, settings, spec_for):
     late = "(setsid sh -c 'sleep 0.3; echo 55 > /logs/verifier/reward.txt' &)\nsetsid sleep 600 &\n"
     task = write_task(tmp_path / "hello", test=f"echo 1 > /logs/verifier/reward.txt\n{late}")
@@ -155,7 +152,7 @@ async def test_scripts_with_crlf_are_found_by_the_check_and_say_why_in_a_rollout
     assert "cannot execute" in trajectory.evidence.verifier_output
 
 
-@needs_local
+@needs_sandbox
 async def test_a_user_that_a_step_makes_for_the_next_is_no_fault(tmp_path, serve, settings, spec_for):
     task = write_task(tmp_path / "steps")
     for name in ("one", "two"):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from builders.local_sandbox import needs_sandbox
 from builders.policy import SOLVE_HELLO, tool_call
 from builders.scripted_shard import POOL, ScriptedSetup, scripted_shards
 from builders.tasks import write_task
@@ -22,10 +23,6 @@ from drydock.rollout import Outcome, Replacements, RolloutPool, RolloutSettings,
 from drydock.rollout.shards import RolloutShards, ShardLaunch, ShardLimits
 from drydock.sandbox.reaper import reap
 from drydock.sandbox.records import read_records
-from drydock.sandbox.requirements import check_local
-
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
-local_only = pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING))
 
 HANGS = [tool_call("terminal", command="echo begun"), tool_call("terminal", command="sleep 600")]
 SECRET = "drydock-secret-of-this-test"
@@ -116,7 +113,7 @@ async def test_shards_give_the_trajectories_of_a_single_process_and_show_no_secr
     assert "Traceback" not in "".join(logs.values())
 
 
-@local_only
+@needs_sandbox
 @pytest.mark.sandbox
 async def test_a_cancellation_returns_when_the_sandboxes_in_the_shards_are_gone(tmp_path, setup_for, spec_for) -> None:
     task = write_task(tmp_path / "hello")
@@ -140,7 +137,7 @@ async def test_a_cancellation_returns_when_the_sandboxes_in_the_shards_are_gone(
     assert shard_processes() == []
 
 
-@local_only
+@needs_sandbox
 @pytest.mark.sandbox
 async def test_a_shard_that_does_not_cancel_in_time_is_killed_with_its_sandboxes(tmp_path, setup_for, spec_for) -> None:
     setup = setup_for(HANGS, environment="local", concurrency=2)
@@ -160,7 +157,7 @@ async def test_a_shard_that_does_not_cancel_in_time_is_killed_with_its_sandboxes
         assert read_records(tmp_path / "sandboxes") == []
 
 
-@local_only
+@needs_sandbox
 @pytest.mark.sandbox
 async def test_rollouts_of_a_killed_shard_have_no_reward_and_are_replaced_in_a_new_one(
     tmp_path, setup_for, spec_for
@@ -289,7 +286,7 @@ def killed_driver(tmp_path: Path, setup_for) -> Iterator[subprocess.Popen[bytes]
         process.kill()
 
 
-@local_only
+@needs_sandbox
 @pytest.mark.sandbox
 def test_a_killed_driver_takes_its_shards_and_their_sandboxes_with_it(tmp_path, killed_driver) -> None:
     ends_at = time.monotonic() + 60

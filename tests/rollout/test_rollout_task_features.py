@@ -4,16 +4,15 @@ checks, artifacts, MCP servers."""
 from pathlib import Path
 
 import pytest
+from builders.local_sandbox import needs_sandbox
 from builders.policy import SOLVE_HELLO, tool_call
 from builders.tasks import PASS_IF_ANSWER_IS_HELLO, write_task
 
 from drydock.rollout import Outcome, run_rollout
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 

@@ -5,15 +5,14 @@ import resource
 from collections.abc import Iterator
 
 import pytest
+from builders.local_sandbox import needs_sandbox
 from builders.sandbox_environment import build_environment
 
 from drydock.sandbox.local import LocalEnvironment
-from drydock.sandbox.requirements import check_local
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 

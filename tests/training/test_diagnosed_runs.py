@@ -9,15 +9,14 @@ import pytest
 from builders.altered_service import AlteredService
 from builders.demo_run import DIFFERENT_REWARDS, NO_REWARD
 from builders.diagnosed_run import DiagnosedRun, demo_run
+from builders.local_sandbox import needs_sandbox
 
-from drydock.sandbox.requirements import check_local
 from drydock.training.diagnosis.registry import CHECKS
 
-MISSING = [requirement for requirement in check_local() if not requirement.ok]
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.timeout(180),
-    pytest.mark.skipif(bool(MISSING), reason="; ".join(f"{one.name}: {one.detail}" for one in MISSING)),
+    needs_sandbox,
 ]
 
 NOTHING = "#!/bin/bash\necho 0 > /logs/verifier/reward.txt\n"

@@ -110,6 +110,11 @@ class RolloutRecord(BaseModel):
     endpoint: EndpointUse | None = None
 
     @property
+    def sampling_s(self) -> float:
+        """Seconds that all turns took, their waits for a place included."""
+        return round(sum(turn.waited_s + turn.seconds for turn in self.turns), 3)
+
+    @property
     def sampled_tokens(self) -> int | None:
         """Tokens of all turns, stop tokens included; None where an endpoint left some uncounted."""
         if self.endpoint is None:

@@ -20,6 +20,7 @@ from drydock.chat.refusal import RequestRefused
 from drydock.chat.template import ChatTemplate
 from drydock.errors import TemplateError
 from drydock.proxy.admission import Admission
+from drydock.proxy.call_rules import admit, answer_call, rollout_closed, spoilt
 from drydock.proxy.completion import Completion, finish_reason
 from drydock.proxy.dialects.base import Dialect
 from drydock.proxy.dialects.chat import CHAT
@@ -27,9 +28,8 @@ from drydock.proxy.known_messages import KnownMessages
 from drydock.proxy.ledger import Ledger, Prompt
 from drydock.proxy.record import RolloutRecord
 from drydock.proxy.recorder import Recorder
-from drydock.proxy.reply import Reply, answered, refused
+from drydock.proxy.reply import Reply
 from drydock.proxy.request import ChatRequest
-from drydock.proxy.request_body import check_size
 from drydock.proxy.sampler import Sampler
 from drydock.proxy.segment import Segment
 from drydock.proxy.settings import ProxySettings
@@ -98,13 +98,7 @@ class RolloutSession:
 
     async def answer(self, body: bytes, dialect: Dialect = CHAT) -> Reply:
         """Answer the body of one call; what is refused becomes a reply too. The HTTP route is this and a key."""
-        request: ChatRequest | None = None
-        try:
-            check_size(len(body))
-            request = dialect.parse(body, self.known)
-            return answered(dialect, request, await self.complete(request))
-        except RequestRefused as refusal:
-            return refused(dialect, refusal, request)
+        return await answer_call(self, body, dialect)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """The turn that answers one call: sampled and written down, or found again.
@@ -113,13 +107,7 @@ class RolloutSession:
         template refuses it, `context_length_exceeded` where it leaves no room), 500 (`sampler_error`) once sampling
         has failed, and 403 (`closed`) when the rollout is over, also while the call was waiting.
         """
-        if self._closed:
-            self.record.late_calls += 1
-            raise _closed()
-        if self.record.sampler_error is not None:
-            raise self._spoilt()
-        for name in request.overridden:
-            self.record.overridden[name] = self.record.overridden.get(name, 0) + 1
+        admit(request, self.record, closed=self._closed)
         try:
             prompt = self._ledger.extend(request.messages, request.tools)
         except TemplateError as error:
@@ -130,10 +118,10 @@ class RolloutSession:
         task = self._tasks.get(prompt.segment) or self._start(prompt, request)
         await asyncio.wait({task})
         if task.cancelled():
-            raise _closed()
+            raise rollout_closed()
         completion = task.result()
         if completion is None:
-            raise _closed() if self.record.sampler_error is None else self._spoilt()
+            raise rollout_closed() if self.record.sampler_error is None else spoilt(self.record)
         return completion
 
     async def close(self) -> RolloutRecord:
@@ -207,11 +195,3 @@ class RolloutSession:
     def _new_call_id(self) -> str:
         self._call_count += 1
         return self._parser.call_id(self._call_count, self._short_id)
-
-    def _spoilt(self) -> RequestRefused:
-        message = f"sampling failed for this rollout: {self.record.sampler_error}"
-        return RequestRefused(message, code="sampler_error", status=500)
-
-
-def _closed() -> RequestRefused:
-    return RequestRefused("this rollout is over; its key is revoked", code="closed", status=403)

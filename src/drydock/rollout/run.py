@@ -68,14 +68,8 @@ def answer_of(session: ChatSession) -> Answer:
 def _trajectory(
     spec: RolloutSpec, end: TrialEnd, record: RolloutRecord, verdict: Verdict, started: float
 ) -> Trajectory:
-    return Trajectory(
-        rollout_id=spec.rollout_id,
-        task=spec.task,
-        task_path=str(spec.task_path),
-        repetition=spec.repetition,
-        attempt=spec.attempt,
-        step=spec.step,
-        split=spec.split,
+    return Trajectory.of(
+        spec,
         outcome=verdict.outcome,
         blame=verdict.blame,
         error=verdict.error,
@@ -94,7 +88,7 @@ def _evidence(end: TrialEnd, record: RolloutRecord) -> Evidence:
         phase=end.failure.phase if end.failure else None,
         exception=end.failure.name if end.failure else None,
         agent_end=end.harness.end if end.harness else None,
-        sampling_s=round(sum(turn.waited_s + turn.seconds for turn in record.turns), 3),
+        sampling_s=record.sampling_s,
         sampler_error=record.sampler_error,
         verifier_output=end.verifier_output,
     )

@@ -6,7 +6,7 @@ that was replaced by a fresh one. Files are written whole or not at all.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,7 @@ from drydock.errors import Blame
 from drydock.proxy.record import RolloutRecord
 from drydock.rollout.evidence import Evidence
 from drydock.rollout.outcome import Outcome
+from drydock.rollout.spec import RolloutSpec
 
 
 class Trajectory(BaseModel):
@@ -48,6 +49,20 @@ class Trajectory(BaseModel):
     advantage: float | None = None
     record: RolloutRecord
     timings: dict[str, float] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: RolloutSpec, **rest: Any) -> "Trajectory":
+        """The trajectory of the attempt `spec`; `rest` are the fields that say what came of it."""
+        made = {
+            "rollout_id": spec.rollout_id,
+            "task": spec.task,
+            "task_path": str(spec.task_path),
+            "repetition": spec.repetition,
+            "attempt": spec.attempt,
+            "step": spec.step,
+            "split": spec.split,
+        }
+        return cls(**made, **rest)
 
     @property
     def masked(self) -> bool:

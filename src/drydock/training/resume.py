@@ -15,6 +15,7 @@ from typing import Any, Self
 from drydock.atomic import replace_file
 from drydock.errors import ConfigError
 from drydock.training.config import RunConfig
+from drydock.training.config_difference import refuse_another_run
 from drydock.training.config_file import load_config
 from drydock.training.run_folder import RunFolder
 from drydock.training.spare_tasks import SpareTasks
@@ -145,23 +146,10 @@ def _named_point(path: Path, folder: RunFolder) -> ResumePoint:
 
 def _check_same_run(folder: RunFolder, config: RunConfig) -> None:
     """Raise ConfigError, naming the keys, when the run in the folder would sample or train otherwise."""
-    before = load_config(RunConfig, folder.config)
-    earlier, wanted = _identity(before), _identity(config)
-    if differing := sorted(key for key in wanted.keys() | earlier.keys() if wanted.get(key) != earlier.get(key)):
-        shown = "; ".join(f"{key} was {earlier.get(key)!r}, is {wanted.get(key)!r}" for key in differing)
-        raise ConfigError(
-            f"trainer.resume_mode: the run in {folder.root} was another one: {shown}; set them as they were, or start "
-            "anew in another folder"
-        )
+    refuse_another_run(folder.root, _identity(load_config(RunConfig, folder.config)), _identity(config))
 
 
 def _identity(config: RunConfig) -> dict[str, Any]:
-    """What decides the trajectories and weights of the steps to come, by dotted key."""
-    return _flat(config.model_dump(mode="json", exclude=FREE)) | {"trainer.run_name": config.trainer.run_name}  # pyright: ignore[reportArgumentType]
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+    """What decides the trajectories and weights of the steps to come."""
+    kept: dict[str, Any] = config.model_dump(mode="json", exclude=FREE)  # pyright: ignore[reportArgumentType]
+    return kept | {"run_name": config.trainer.run_name}

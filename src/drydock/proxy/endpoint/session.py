@@ -16,6 +16,7 @@ from typing import Any
 from drydock.chat.refusal import RequestRefused
 from drydock.deadline import deadline
 from drydock.proxy.admission import Admission
+from drydock.proxy.call_rules import admit, answer_call, rollout_closed, spoilt
 from drydock.proxy.completion import Completion, finish_reason
 from drydock.proxy.dialects.base import Dialect
 from drydock.proxy.dialects.chat import CHAT, assistant_message
@@ -25,9 +26,8 @@ from drydock.proxy.endpoint.history import EndpointHistory
 from drydock.proxy.known_messages import KnownMessages
 from drydock.proxy.record import EndpointUse, RolloutRecord, TurnRecord
 from drydock.proxy.recorder import Timing
-from drydock.proxy.reply import Reply, answered, refused
+from drydock.proxy.reply import Reply
 from drydock.proxy.request import ChatRequest
-from drydock.proxy.request_body import check_size
 from drydock.proxy.settings import ProxySettings
 from drydock.proxy.turn_params import TurnParams
 from drydock.wire.rest import SamplingParams
@@ -70,30 +70,18 @@ class EndpointSession:
 
     async def answer(self, body: bytes, dialect: Dialect = CHAT) -> Reply:
         """Answer the body of one call; what is refused becomes a reply too."""
-        request: ChatRequest | None = None
-        try:
-            check_size(len(body))
-            request = dialect.parse(body, self.known)
-            return answered(dialect, request, await self.complete(request))
-        except RequestRefused as refusal:
-            return refused(dialect, refusal, request)
+        return await answer_call(self, body, dialect)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """The endpoint's turn. Raises RequestRefused with the codes and statuses of the chat proxy."""
-        if self._closed:
-            self.record.late_calls += 1
-            raise _closed()
-        if self.record.sampler_error is not None:
-            raise self._spoilt()
-        for name in request.overridden:
-            self.record.overridden[name] = self.record.overridden.get(name, 0) + 1
+        admit(request, self.record, closed=self._closed)
         asked = _fingerprint(request)
         call = self._calls.get(asked)
         if call is None:
             call = self._calls[asked] = asyncio.create_task(self._ask(request))
         await asyncio.wait({call})
         if call.cancelled():
-            raise _closed()
+            raise rollout_closed()
         return call.result()
 
     async def close(self) -> RolloutRecord:
@@ -115,7 +103,7 @@ class EndpointSession:
         except Exception as error:  # whatever it was, this rollout has no turn
             logger.warning("rollout %s: the endpoint gave no turn", self.rollout_id, exc_info=error)
             self.record.sampler_error = f"{type(error).__name__}: {error}"
-            raise self._spoilt() from error
+            raise spoilt(self.record) from error
         return self._recorded(request, turn, timing)
 
     async def _turn(self, request: ChatRequest) -> tuple[EndpointTurn, Timing]:
@@ -181,10 +169,6 @@ class EndpointSession:
             self.record.tool_sets.append(request.tools)
         return self.record.tool_sets.index(request.tools)
 
-    def _spoilt(self) -> RequestRefused:
-        message = f"sampling failed for this rollout: {self.record.sampler_error}"
-        return RequestRefused(message, code="sampler_error", status=500)
-
 
 def _body(model: str, request: ChatRequest, params: SamplingParams) -> dict[str, Any]:
     """The call as the endpoint gets it: the run's sampling, and only what departs from an endpoint's defaults beyond
@@ -209,7 +193,3 @@ def _body(model: str, request: ChatRequest, params: SamplingParams) -> dict[str,
 def _fingerprint(request: ChatRequest) -> str:
     content = [[message.wire_form() for message in request.messages], request.tools, request.max_tokens]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _closed() -> RequestRefused:
-    return RequestRefused("this rollout is over; its key is revoked", code="closed", status=403)

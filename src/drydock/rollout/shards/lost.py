@@ -16,21 +16,15 @@ def lost_trajectory(spec: RolloutSpec, died: ShardDied, turn_logs: Path | None, 
     """The trajectory of `spec`: its sandbox went with its shard. Raises OSError when its turn log cannot be read."""
     record = recovered_record(spec.rollout_id, turn_logs)
     outcome = Outcome.SANDBOX_ERROR
-    return Trajectory(
-        rollout_id=spec.rollout_id,
-        task=spec.task,
-        task_path=str(spec.task_path),
-        repetition=spec.repetition,
-        attempt=spec.attempt,
-        step=spec.step,
-        split=spec.split,
+    return Trajectory.of(
+        spec,
         outcome=outcome,
         blame=BLAME[outcome],
         error=f"{died.said}, and the rollout with it",
         turns=len(record.turns),
         evidence=Evidence(
             exception=type(died).__name__,
-            sampling_s=round(sum(turn.waited_s + turn.seconds for turn in record.turns), 3),
+            sampling_s=record.sampling_s,
             shard_log=died.log_tail,
         ),
         record=record,

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from drydock.atomic import replace_file
 from drydock.errors import ConfigError
+from drydock.training.config_difference import refuse_another_run
 from drydock.training.config_file import load_config
 from drydock.training.sft.config import SftConfig
 
@@ -56,15 +57,11 @@ def check_same_run(before: Path, config: SftConfig) -> None:
 
     The number of steps may change where the learning rate does not depend on it.
     """
-    earlier = _identity(load_config(SftConfig, before))
-    wanted = _identity(config)
-    if differing := sorted(key for key in wanted.keys() | earlier.keys() if wanted.get(key) != earlier.get(key)):
-        shown = "; ".join(f"{key} was {earlier.get(key)!r}, is {wanted.get(key)!r}" for key in differing)
-        raise ConfigError(f"trainer.resume_mode: the run in {before.parent} was another one: {shown}")
+    refuse_another_run(before.parent, _identity(load_config(SftConfig, before)), _identity(config))
 
 
 def _identity(config: SftConfig) -> dict[str, Any]:
-    """What decides the weights of a step, by dotted key."""
+    """What decides the weights of a step."""
     tree = config.model_dump(mode="json", exclude={"service", "deadlines"})
     trainer, data = tree["trainer"], tree["data"]
     scheduled = trainer["policy"]["optimizer_config"]["scheduler"] != "constant"
@@ -72,11 +69,4 @@ def _identity(config: SftConfig) -> dict[str, Any]:
     if scheduled:
         kept |= {key: trainer[key] for key in ("max_training_steps", "epochs")}
     del data["eval"], data["train"]
-    return _flat({"trainer": kept, "data": data})
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+    return {"trainer": kept, "data": data}
