@@ -137,6 +137,30 @@ def test_trajectories_are_there_before_the_training_and_a_signal_to_the_launcher
         assert store.execute("select status from jobs").fetchall() == [("cancelled",)]
 
 
+@needs_sandbox
+@pytest.mark.sandbox
+@pytest.mark.timeout(180)
+@pytest.mark.slow
+def test_a_dry_run_that_measures_makes_one_rollout_and_leaves_nothing_of_it(tmp_path: Path) -> None:
+    variables = {**prepared(tmp_path, DIFFERENT_REWARDS), "TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    words = [str(SCRIPT), "--dry-run", "--measure", *SMALL]
+    done = subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"time and cost: about .* CPU slot s, .* sampled tokens, .*; by one rollout \(", done.stdout)
+    assert list((tmp_path / "tmp").glob("drydock*")) == []
+    assert not (tmp_path / "run").exists()
+    assert processes_of(tmp_path / "state") == []
+
+
+def test_without_a_dry_run_nothing_is_measured(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(SCRIPT), "--measure"], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "belongs to --dry-run" in done.stderr
+
+
 def test_without_tasks_the_launcher_says_what_is_missing(tmp_path: Path) -> None:
     variables = environment(tmp_path)
     del variables["TRAIN_HARBOR_TASKS"]

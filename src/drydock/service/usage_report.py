@@ -58,7 +58,7 @@ def report(connection: Connection, by: By, scope: Scope, prices: Mapping[Meter, 
 
 
 def job_report(connection: Connection, job_id: str, prices: Mapping[Meter, float]) -> dict[str, Any]:
-    """One job's usage, by sub-job and by day as well."""
+    """One job's usage, by sub-job and by day as well, and the price of one unit of each meter that has one."""
     scope = Scope(job_id=job_id)
     usage = tables.usage
     by_sub_job = _sums(connection, scope, usage.c.sub_job_id)
@@ -68,6 +68,7 @@ def job_report(connection: Connection, job_id: str, prices: Mapping[Meter, float
         "job_id": job_id,
         "user": owner,
         **_amounts(_added(by_sub_job.values()), prices),
+        "prices": {meter.value: price for meter, price in prices.items()},
         "sub_jobs": [
             {"sub_job_id": name or None, **_amounts(meters, prices)} for name, meters in sorted(by_sub_job.items())
         ],
