@@ -53,6 +53,26 @@ async def test_the_runs_sampling_wins_and_the_agent_may_only_ask_for_less() -> N
     assert session.record.overridden == {"temperature": 1, "top_p": 1}
 
 
+async def test_a_model_that_wants_the_new_name_of_the_length_limit_gets_it_from_then_on() -> None:
+    refusal = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    failures = [(400, json.dumps({"error": {"message": refusal, "param": "max_tokens"}}))]
+    with endpoint_server(EndpointServer(["hello"], key=KEY, failures=failures)) as server:
+        async with opened(server) as session:
+            for text in ("one", "two"):
+                status, _ = await ask(session, {"role": "user", "content": text}, max_tokens=5)
+                assert status == 200
+    assert [("max_tokens" in body, body["max_completion_tokens"]) for body in server.seen] == [(False, 5), (False, 5)]
+    assert session.record.sampler_error is None
+
+
+async def test_a_model_that_takes_neither_name_is_asked_twice_and_no_more() -> None:
+    failures = [(400, "max_tokens: use max_completion_tokens"), (400, "max_completion_tokens: not known here")]
+    with endpoint_server(EndpointServer(["hello"], key=KEY, failures=failures)) as server:
+        async with opened(server) as session:
+            status, _ = await ask(session, USER)
+    assert (status, server.failures, server.seen) == (500, [], [])
+
+
 async def test_a_conversation_is_one_branch_also_when_the_agent_writes_its_calls_anew() -> None:
     replies = [call("terminal", command="ls", timeout=1), "done"]
     with endpoint_server(EndpointServer(replies, key=KEY)) as server:

@@ -20,6 +20,9 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 _SHOWN = 300
 _OVERLOADED = (408, 409, 429)
+_NEW_LENGTH = "max_completion_tokens"
+"""What OpenAI's reasoning models call `max_tokens`, which they refuse; other endpoints know the old name only."""
+
 _CONTEXT = ("context_length_exceeded", "context length", "maximum context", "context window")
 
 
@@ -54,6 +57,7 @@ class EndpointClient:
             base_url=address.base_url.rstrip("/") + "/", headers=headers, timeout=httpx.Timeout(None, connect=30)
         )
         self._key = key
+        self._new_length = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,7 +89,8 @@ class EndpointClient:
         return None
 
     async def ask(self, body: dict[str, Any]) -> EndpointTurn:
-        """One turn. An endpoint that is overloaded or cannot be reached is asked up to `ATTEMPTS` times.
+        """One turn. An endpoint that is overloaded or cannot be reached is asked up to `ATTEMPTS` times; one that wants
+        the length limit under its new name gets it so from then on.
 
         Raises RequestRefused (`context_length_exceeded`) where the endpoint says that the context is full,
         ServiceUnavailable once the attempts are used up, ServiceError for any other refusal or an answer that is none.
@@ -93,7 +98,7 @@ class EndpointClient:
         said = ""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                response = await self._http.post("chat/completions", json=body)
+                response = await self._post(body)
             except httpx.TransportError as error:
                 said, pause = f"cannot be reached: {self._plain(error)}", None
             else:
@@ -104,6 +109,15 @@ class EndpointClient:
                 backoff = self._first_pause_s * 2 ** (attempt - 1)
                 await asyncio.sleep(min(backoff if pause is None else pause, LONGEST_PAUSE_S))
         raise ServiceUnavailable(f"the endpoint {self.address.base_url} {said} (asked {ATTEMPTS} times)")
+
+    async def _post(self, body: dict[str, Any]) -> httpx.Response:
+        if not self._new_length:
+            response = await self._http.post("chat/completions", json=body)
+            if response.status_code != 400 or _NEW_LENGTH not in response.text:
+                return response
+            self._new_length = True
+        renamed = {_NEW_LENGTH if key == "max_tokens" else key: value for key, value in body.items()}
+        return await self._http.post("chat/completions", json=renamed)
 
     def _refusal(self, response: httpx.Response) -> str:
         """What an endpoint that may be asked again said. Raises where asking again is no use."""
