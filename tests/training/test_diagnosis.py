@@ -215,6 +215,11 @@ def test_a_run_that_goes_on_finds_what_it_would_have_found(tmp_path: Path) -> No
     for number in range(1, 7):
         trajectories = [*group("a", number, number), broken("b", 0), broken("b", 1)]
         for one in trajectories:
+            one.advantage = None if one.masked else 0.0
+        replaced = broken("b", 0)
+        replaced.replaced = True
+        cut_off = [rollout("c", 1), broken("c", 1, Outcome.CANCELLED), *group("d", 0, 1)]
+        for one in (*trajectories, replaced, *cut_off):
             one.step = number
             one.write(whole.folder.trajectories(number, "train"))
         findings = whole.step(number, trajectories, policy__updates=1, policy__policy_entropy=1 / number)
@@ -228,7 +233,8 @@ def test_a_run_that_goes_on_finds_what_it_would_have_found(tmp_path: Path) -> No
     before = FindingsFile(whole.folder.diagnosis).read()
     FindingsFile(whole.folder.diagnosis).keep_until(4)
     for number in (5, 6):
-        found = [Trajectory.read(f) for f in sorted(whole.folder.trajectories(number, "train").iterdir())]
+        files = sorted(whole.folder.trajectories(number, "train").glob("[ab]_?.*"))
+        found = [one for one in map(Trajectory.read, files) if not one.replaced]
         facts = {"policy/updates": 1, "policy/policy_entropy": 1 / number}
         resumed.check(StepFacts(number, facts, found, (0,)))
     after = FindingsFile(whole.folder.diagnosis).read()

@@ -3,12 +3,14 @@
 Metrics come from metrics.jsonl, rewards and failures from the trajectory files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from drydock.report.metrics import MetricsFile
+from drydock.rollout.outcome import Outcome
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.diagnosis.facts import StepFacts, StepSummary, summary_of
 from drydock.training.diagnosis_config import DiagnosisConfig
+from drydock.training.group_rollouts import by_task
 from drydock.training.run_folder import RunFolder
 
 
@@ -21,9 +23,21 @@ def recall(folder: RunFolder, last: int, limits: DiagnosisConfig) -> list[StepSu
     for record in MetricsFile(folder.metrics).read():
         step = record["step"]
         if "policy/updates" in record and step <= last:
-            found = list(_trajectories(folder, step)) if step > last - back else []
+            found = _of_whole_groups(_trajectories(folder, step)) if step > last - back else []
             steps.append(summary_of(StepFacts(step, record, found, allowed_versions=())))
     return steps
+
+
+def _of_whole_groups(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Without the groups that the step did not wait for: a rollout of theirs was cancelled, or was graded and got no
+    advantage. The step's checks never saw them."""
+    groups = by_task([one for one in trajectories if not one.replaced])
+    return [one for group in groups.values() if not any(map(_was_cut, group)) for one in group]
+
+
+def _was_cut(trajectory: Trajectory) -> bool:
+    ungraded = trajectory.outcome is Outcome.CANCELLED
+    return ungraded or (trajectory.reward is not None and trajectory.advantage is None)
 
 
 def _trajectories(folder: RunFolder, step: int) -> Iterator[Trajectory]:
