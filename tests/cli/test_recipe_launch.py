@@ -84,6 +84,7 @@ def test_the_published_command_trains_and_can_be_followed(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trainer.max_training_steps is 100, but 1 pass over 2 tasks make 1 step" in done.stdout
     assert "evaluations use the training tasks" in done.stdout
+    assert re.search(r"doing nothing earns 0\.1\d*, more than its baseline of 0; .*\nwarning: see what", done.stdout)
     assert re.search(r"used: .* CPU slot s.*; a step: .*; a rollout: .* sampled tokens", done.stdout)
     resolved = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert resolved["trainer"]["policy"]["optimizer_config"]["lr"] == 1e-6

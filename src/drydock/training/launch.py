@@ -50,8 +50,10 @@ async def _run(config: RunConfig, secrets: Secrets, state_dir: Path, folder: Run
     plan, session = checks.plan, checks.session
     async with deadline("the first task to be graded by an agent that does nothing", config.deadlines.preflight_s):
         progress.waiting(f"the preflight of task {plan.train_tasks[0].name}")
-        report = await session.preflight()
-    progress.note(f"preflight: {report}")
+        graded = await session.preflight()
+    progress.note(f"preflight: {graded.detail}")
+    if graded.remedy_needed:
+        progress.note(f"warning: {graded.remedy_needed}")
     resume = find_resume_point(config, folder, list(plan.train_tasks), plan.steps)
     _open(folder, config, resume, progress)
     with logged_run(folder, to_toml(config)):

@@ -6,19 +6,19 @@ This is where the configuration's names meet those of the packages below. Import
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from drydock.chat.reply_reader import ReplyReader
 from drydock.chat.template import ChatTemplate
 from drydock.client import TrainingClient
+from drydock.finding import Finding
 from drydock.harness.prompt import system_prompt
 from drydock.harness.skills import read_skills
 from drydock.harness.tool_schemas import tool_schemas
 from drydock.proxy.settings import ProxySettings
 from drydock.report.progress import RunProgress
-from drydock.rollout.preflight import preflight_task
 from drydock.rollout.runner import RolloutRunner
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.trial_config import load_classes
@@ -29,6 +29,7 @@ from drydock.training.loop import TrainingLoop
 from drydock.training.plan import RunPlan
 from drydock.training.policy_job import policy_job
 from drydock.training.policy_versions import PolicyVersions
+from drydock.training.preflight.first_task import check_first_task
 from drydock.training.resume import ResumePoint
 from drydock.training.rollout_batch import RolloutBatches
 from drydock.training.rollout_config import SamplingConfig
@@ -58,8 +59,9 @@ class RolloutSession:
     def tools(self) -> list[dict[str, Any]]:
         return tool_schemas(self.config.agent.tools)
 
-    async def preflight(self) -> str:
-        """Try what would otherwise fail once the job exists; a sentence on what was seen. Raises the cause.
+    async def preflight(self) -> Finding:
+        """Try what would otherwise fail once the job exists; what was seen, a warning where doing nothing earns more
+        than it should. Raises the cause.
 
         Agent, system prompt, tools and demonstrations are loaded; the first task is graded with an agent that does
         nothing.
@@ -68,14 +70,10 @@ class RolloutSession:
         _ = self.system_prompt, self.tools
         for stage in self.config.warm_start:
             read_demonstrations(stage.conversations)
-        report = await preflight_task(self.plan.train_tasks[0].path, self.settings())
-        seconds = sum(report.timings.values())
         reader = self.reader
         assumed = "" if reader.format_known else ", as which a template is read that names no format"
-        return (
-            f"task {report.task} works: doing nothing earns {report.reward:g} ({seconds:.1f} s); "
-            f"tool calls are read as {reader.format}{assumed}"
-        )
+        (graded,) = await check_first_task(self.plan.train_tasks[0].path, self.settings())
+        return replace(graded, detail=f"{graded.detail}; tool calls are read as {reader.format}{assumed}")
 
     @property
     def reader(self) -> ReplyReader:
