@@ -51,7 +51,7 @@ def test_a_table_with_what_is_wrong_below_it(tmp_path, check):
     assert "3/3" in err
 
 
-def test_json_for_programs(tmp_path, check):
+def test_json_for_programs_in_the_sandbox_of_the_environment(tmp_path, check, monkeypatch):
     good = write_task(tmp_path / "good")
     code, out, _ = check(good, ON_HOST, "--runs", "1", "--json")
     found = json.loads(out)
@@ -60,7 +60,8 @@ def test_json_for_programs(tmp_path, check):
     assert (task["ok"], task["task"], task["path"]) == (True, "good", str(good))
     assert (task["solution"], task["nothing"], task["faults"]) == ([1.0], [0.0], [])
     bad = write_task(tmp_path / "bad", test="true\n")
-    code, out, _ = check(good, bad, ON_HOST, "--runs", "1", "--json", "--concurrency", "2")
+    monkeypatch.setenv("HARBOR_ENV", "host")
+    code, out, _ = check(good, bad, "--runs", "1", "--json", "--concurrency", "2")
     assert (code, json.loads(out)["ok"]) == (1, False)
     (fault,) = json.loads(out)["tasks"][1]["faults"]
     assert fault["blame"] == "task"

@@ -29,8 +29,10 @@ Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of
 def check(sources: Sources, runs: Runs = 3, concurrency: Concurrency = None, as_json: Json = False) -> None:
     """Run each task's solution and an agent that does nothing, several times; exit code 1 when a task is not fit.
 
-    The sections `sandbox` and `deadlines` can be set as for `drydock train`: sandbox.kwargs.allow_network=true
+    The sections `sandbox` and `deadlines` can be set as for `drydock train`: sandbox.kwargs.allow_network=true, and the
+    sandbox is that of HARBOR_ENV, HARBOR_ENV_KWARGS and OPENHANDS_WORKSPACE where they are set.
     """
+    from drydock.cli.harbor_variables import read_sandbox_variables
     from drydock.errors import ConfigError
     from drydock.sandbox.rootless import enter_user_namespace
     from drydock.training.config_file import load_config
@@ -38,6 +40,7 @@ def check(sources: Sources, runs: Runs = 3, concurrency: Concurrency = None, as_
     from drydock.training.task_check_run import TaskCheckConfig, find_folders, run_check
 
     config = load_config(TaskCheckConfig, None, [word for word in sources if "=" in word])
+    read_sandbox_variables(config.sandbox, os.environ)
     folders = find_folders([Path(word) for word in sources if "=" not in word])
     if not folders:
         raise ConfigError("no task directory is given: drydock tasks check DIR…")
