@@ -58,6 +58,22 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield Place(service.base_url, state_dir, model, ann, bob)
 
 
+async def test_the_service_of_a_run_needs_no_token_from_who_may_read_its_folder(place: Place) -> None:
+    await place.job("of-ann")
+    anyone = {"DRYDOCK_SERVICE_URL": "", "DRYDOCK_SERVICE_TOKEN": ""}
+    shown = drydock("jobs", "list", "--state-dir", place.state_dir, check=True, **anyone).stdout
+    assert "of-ann" in shown
+    file = place.state_dir / "token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert drydock("jobs", "list", "--url", place.url, check=False, **anyone).returncode == 2
+
+
+async def test_the_token_is_gone_with_the_service(tmp_path: Path) -> None:
+    async with EmbeddedService(tmp_path / "state") as service:
+        assert (tmp_path / "state" / "token").read_text() == service.token.get_secret_value()
+    assert not (tmp_path / "state" / "token").exists()
+
+
 async def test_list_and_show(place: Place):
     await place.job("listed", comment="night run", name="a name")
     place.command("cancel", "listed", "--yes")

@@ -1,7 +1,7 @@
 """Which service a command talks to, and as whom.
 
 The address is `--url`, or that of the service that runs on `--state-dir` (from its service.json), or
-DRYDOCK_SERVICE_URL; the token is DRYDOCK_SERVICE_TOKEN.
+DRYDOCK_SERVICE_URL; the token is DRYDOCK_SERVICE_TOKEN, or the one that a run's own service keeps in `--state-dir`.
 """
 
 import os
@@ -24,6 +24,7 @@ def open_client(url: str | None, state_dir: Path | None, ca_file: Path | None) -
     """A client of that service, to be entered. Raises UserError when none is named or none runs."""
     from drydock.client import TrainingClient
     from drydock.errors import UserError
+    from drydock.service.service_file import token_of
 
     verify: bool | ssl.SSLContext = True
     if ca_file is not None:
@@ -31,8 +32,9 @@ def open_client(url: str | None, state_dir: Path | None, ca_file: Path | None) -
             verify = ssl.create_default_context(cafile=ca_file)
         except OSError as error:
             raise UserError(f"--ca-file {ca_file} cannot be used: {error}") from error
-    token = os.environ.get("DRYDOCK_SERVICE_TOKEN") or None
-    return TrainingClient(_address(url, state_dir), token=token, verify_ssl=verify)
+    address = _address(url, state_dir)
+    token = os.environ.get("DRYDOCK_SERVICE_TOKEN") or (token_of(state_dir) if state_dir else None)
+    return TrainingClient(address, token=token, verify_ssl=verify)
 
 
 def _address(url: str | None, state_dir: Path | None) -> str:

@@ -5,6 +5,7 @@ cancelled the job). A socket joins the two (`child`): when it closes, for whatev
 workers with it.
 """
 
+import contextlib
 import logging
 import secrets
 from pathlib import Path
@@ -15,6 +16,7 @@ from pydantic import SecretStr
 
 from drydock.errors import ServiceError
 from drydock.service.child import LOG_NAME, ServiceChild
+from drydock.service.service_file import kept_token
 from drydock.service.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -24,6 +26,7 @@ class EmbeddedService:
     """Async context manager: a service on loopback that ends with the block, or with this process.
 
     state_dir: the service's folder, made when missing. port 0 takes a free one. token: made at random when None.
+    While it runs, the token is in a file of `state_dir` too, for this user's `drydock jobs --state-dir`.
     settings: further fields of ServiceSettings; workers end with the service unless `outlive_api_s` says otherwise.
     Entering raises UserError (port taken, folder in use), ServiceError (it died) or DeadlineExceeded.
     """
@@ -41,6 +44,7 @@ class EmbeddedService:
         self._start_timeout_s = start_timeout_s
         self._port = self._settings.port
         self._child: ServiceChild | None = None
+        self._token_file = contextlib.ExitStack()
 
     @property
     def base_url(self) -> str:
@@ -63,6 +67,7 @@ class EmbeddedService:
         try:
             self._child = await ServiceChild.spawn(self._settings)
             self._port = await self._child.port(self._start_timeout_s)
+            self._token_file.enter_context(kept_token(self._settings.state_dir, self.token.get_secret_value()))
         except BaseException:
             await self._stop()
             raise
@@ -74,6 +79,7 @@ class EmbeddedService:
         await self._stop()
 
     async def _stop(self) -> None:
+        self._token_file.close()
         child, self._child = self._child, None
         if child is not None and not await child.stop():
             logger.warning("the training service (pid %d) did not end in time and was killed", child.pid)

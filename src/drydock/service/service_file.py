@@ -1,7 +1,8 @@
 """Where the service of a state folder is: `service.json` beside its lock.
 
 The lock says whether a service runs, the file says which process it is and where it listens (`url` is null until it
-does). A file without a held lock is what a killed service left behind and means nothing.
+does). A file without a held lock is what a killed service left behind and means nothing; that holds for `token` too,
+which is there for a service that a run has started for itself.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from drydock.errors import UserError
 
 SERVICE_FILE = "service.json"
 LOCK_FILE = "service.lock"
+TOKEN_FILE = "token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,32 @@ def running_service(state_dir: Path) -> RunningService | None:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return _said(state_dir)
+        return None
+
+
+@contextlib.contextmanager
+def kept_token(state_dir: Path, token: str) -> Iterator[None]:
+    """Keeps a token that nobody was told in a file that only its owner can read, while the block runs.
+
+    So whoever started a run can ask the service that the run has for itself (`drydock jobs --state-dir`).
+    """
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = state_dir / TOKEN_FILE
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, token.encode())
+        yield
+    finally:
+        os.close(descriptor)
+        file.unlink(missing_ok=True)
+
+
+def token_of(state_dir: Path) -> str | None:
+    """The token that is kept in the folder, None where there is none or it is another user's."""
+    try:
+        return (state_dir / TOKEN_FILE).read_text() or None
+    except OSError:
         return None
 
 
