@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from builders.command import drydock
 from builders.driver import driver, processes_of
 
 from drydock.client import TrainingClient
@@ -77,6 +78,10 @@ def metrics_of(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+def seen_by_the_monitor(run: Path) -> dict:
+    return json.loads(drydock("monitor", run, "--json").stdout)
+
+
 def losses(run: Path) -> list[tuple[int, float, float]]:
     """(step, loss, learning rate)"""
     return [(m["step"], m["train/loss"], m["policy/policy_lr"]) for m in metrics_of(run) if "train/loss" in m]
@@ -110,16 +115,22 @@ def test_a_killed_run_goes_on_to_the_same_weights(data: Path, undisturbed: tuple
         killed.process.send_signal(signal.SIGKILL)
         killed.end()
     assert "starts at its beginning" in killed.output
+    assert seen_by_the_monitor(run)["state"] == "killed"
     with driver(arguments, tmp_path / "state", tmp_path) as stopped:
         stopped.wait_for("training, from step 17 of 24")
         assert stopped.stop(signal.SIGTERM) < 15
     assert "going on after step" in stopped.output
+    assert seen_by_the_monitor(run)["state"] == "stopped"
     with driver([*arguments, "data.max_length=700"], tmp_path / "state", tmp_path) as other:
         assert other.end() == 2
     assert "data.max_length was 768, is 700" in other.output
     with driver(arguments, tmp_path / "state", tmp_path) as resumed:
         assert resumed.end() == 0, resumed.output
     assert losses(run) == losses(undisturbed[0])
+    told = seen_by_the_monitor(run)
+    assert (told["state"], told["step"], told["steps"]) == ("finished", 24, 24)
+    assert [(row["step"], row["loss"]) for row in told["last_steps"][-1:]] == [losses(run)[-1][:2]]
+    assert [one["step"] for one in told["evaluations"]] == [0, 12, 24]
     final = "checkpoints/step_24/model.safetensors"
     assert (run / final).read_bytes() == (undisturbed[0] / final).read_bytes()
     assert processes_of(tmp_path / "state") == []

@@ -23,6 +23,12 @@ def test_the_command_starts_without_heavy_imports() -> None:
     assert not loaded & {"torch", "transformers", "openhands", "litellm", "harbor", "fastapi", "matplotlib", "numpy"}
 
 
+def test_the_monitor_opens_without_heavy_imports() -> None:
+    loaded = modules_after("import drydock.cli.monitor, drydock.report.monitor.view, drydock.training.run_folder")
+    heavy = {"torch", "transformers", "openhands", "litellm", "harbor", "fastapi", "matplotlib", "numpy", "tokenizers"}
+    assert not loaded & {*heavy, "pydantic", "httpx"}
+
+
 @pytest.mark.parametrize(
     "module", ["drydock.training.launch", "drydock.training.session", "drydock.recipes.shell_tasks.prepare"]
 )

@@ -6,8 +6,10 @@ import sqlite3
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from builders.command import drydock
 from builders.demo_run import DIFFERENT_REWARDS, NO_REWARD, SLOW, build_demo_run
 from builders.driver import Driver, driver, mounts_below, processes_of
 from builders.local_sandbox import needs_sandbox
@@ -24,6 +26,10 @@ pytestmark = [
 def job_statuses(run_folder: Path) -> list[str]:
     with sqlite3.connect(run_folder / "service" / "service.sqlite") as store:
         return [status for (status,) in store.execute("select status from jobs")]
+
+
+def seen_by_the_monitor(run_folder: Path) -> dict[str, Any]:
+    return json.loads(drydock("monitor", run_folder, "--json").stdout)
 
 
 def assert_nothing_is_left(running: Driver, *folders: Path) -> None:
@@ -43,6 +49,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     settings = [f"sandbox.state_dir={state}", f"data.eval={folder / 'data' / 'train'}"]
     with driver(["train", str(config), *settings], state, folder, {"CKPT_DIR": str(run)}) as running:
         running.wait_for(r"step 1 of 2: rollouts")
+        watched = seen_by_the_monitor(run)
+        assert (watched["state"], watched["pid"], watched["steps"]) == ("running", running.process.pid, 2)
         before = running.footprint()
         assert "libtorch" not in Path(f"/proc/{running.process.pid}/maps").read_text()
         code = running.end()
@@ -154,6 +162,21 @@ def test_trajectories_tell_under_which_policy_every_token_was_sampled(finished: 
             assert sum(one.advantage or 0 for one in trajectories if one.task == task) == pytest.approx(0, abs=1e-9)
 
 
+def test_the_monitor_tells_of_the_finished_run(finished: tuple[Path, str, int]) -> None:
+    run, _, _ = finished
+    told = seen_by_the_monitor(run)
+    assert (told["state"], told["step"], told["steps"], told["rest_s"]) == ("finished", 2, 2, None)
+    assert [(row["step"], row["graded"], row["masked"]) for row in told["last_steps"]] == [(1, 4, 0), (2, 4, 0)]
+    assert [one["step"] for one in told["evaluations"]] == [0, 2]
+    blamed = {one["outcome"]: one["blames"] for one in told["outcomes"]}
+    assert sum(one["count"] for one in told["outcomes"]) == 4
+    assert all(
+        blames == ({} if outcome == "graded" else {"model": blames["model"]}) for outcome, blames in blamed.items()
+    )
+    assert told["used"]["a_step"]["sampled_tokens"] > 0
+    assert told["problems"] == []
+
+
 def test_the_job_is_cancelled_when_the_run_is_over(finished: tuple[Path, str, int]) -> None:
     run, _, _ = finished
     assert job_statuses(run) == ["cancelled"]
@@ -201,6 +224,7 @@ def test_a_signal_in_the_middle_of_a_step_leaves_nothing_running(tmp_path: Path,
     assert not (run / "launcher.pid").exists()
     assert not (run / "metrics.jsonl").exists()
     assert "the run was stopped" in (run / "mini.log").read_text()
+    assert seen_by_the_monitor(run)["state"] == "stopped"
 
 
 def test_a_training_service_that_dies_ends_the_run_with_its_name(tmp_path: Path) -> None:
@@ -218,6 +242,8 @@ def test_a_training_service_that_dies_ends_the_run_with_its_name(tmp_path: Path)
         assert before.remains() == []
         assert_nothing_is_left(running, run)
     assert "error (infrastructure): the training service was killed by signal 9" in running.output
+    told = seen_by_the_monitor(run)
+    assert (told["state"], "killed by signal 9" in told["cause"]) == ("failed", True)
     assert "Traceback" not in running.output
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from drydock.chat.template_files import read_tokenizer
-from drydock.report.token_text import printable, token_texts
+from drydock.report.printable import printable
+from drydock.report.token_text import token_texts
 
 
 @pytest.fixture(scope="module")

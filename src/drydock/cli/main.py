@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from drydock.cli import demo, doctor, eval, jobs, sandbox, serve, service, sft, tasks, train, trajectories
+from drydock.cli import demo, doctor, eval, jobs, monitor, sandbox, serve, service, sft, tasks, train, trajectories
 from drydock.errors import DrydockError
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def _drydock(
 app.command("train")(train.train)
 app.command("sft")(sft.sft)
 app.command("eval")(eval.evaluate)
+app.command("monitor")(monitor.monitor)
 app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 app.command("reap")(sandbox.reap)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-_WIDTH_OF_A_PIPE = 400
+WIDTH_OF_A_PIPE = 400
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]], *, title: str | None = None) -> None:
@@ -18,7 +18,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]], *, 
         table.add_row(*(Text(cell or "") for cell in row))
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = _WIDTH_OF_A_PIPE
+        console.width = WIDTH_OF_A_PIPE
     console.print(table)
 
 

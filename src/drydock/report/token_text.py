@@ -13,7 +13,7 @@ LONGEST_WINDOW = 16
 
 
 def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """One text a token, special tokens spelt out; control characters are as they were sampled (see `printable`)."""
+    """One text a token, special tokens spelt out; control characters are as they were sampled (see `printable.py`)."""
     texts: list[str] = []
     start = done = 0  # ids[start:done] are told already and only context
     for place in range(len(ids)):
@@ -26,12 +26,3 @@ def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
         texts.append(window[len(told) :])
         start, done = done, place + 1
     return texts
-
-
-def printable(text: str) -> str:
-    """`text` with control characters (a terminal would obey them) as pictures; tabs and line breaks stay."""
-    return text.translate(_PICTURES)
-
-
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)} | {0x7F: 0x2421}
-_PICTURES |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)

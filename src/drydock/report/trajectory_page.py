@@ -12,7 +12,8 @@ from typing import Any
 
 from rich.text import Text
 
-from drydock.report.token_text import printable
+from drydock.report.message_text import messages_text
+from drydock.report.printable import printable
 from drydock.report.trajectory_facts import TellTokens, branch_turns, rollout_facts, token_facts, turn_facts
 from drydock.rollout.history import Branch
 from drydock.rollout.trajectory import Trajectory
@@ -44,6 +45,9 @@ def turn_page(branch: Branch, place: int, tell: TellTokens) -> Iterator[Text]:
     """One turn with a line for every token that it added."""
     facts = turn_facts(branch, place)
     yield Text(f"branch {facts['branch']}{_because(facts['reason'])}", style="bold")
+    if not facts["sampled_tokens"]:
+        yield from _turn_without_tokens(branch, place, None)
+        return
     yield _turn_line(facts)
     yield Text(f"{'place':>8} {'id':>8} mask {'log-prob':>9} {'prob':>7}  text", style="bold")
     for token in token_facts(branch, place, tell):
@@ -71,6 +75,9 @@ def _head(trajectory: Trajectory) -> Iterator[Text]:
 
 
 def _turn(branch: Branch, place: int, tell: TellTokens, prompt_chars: int | None) -> Iterator[Text]:
+    if not branch.turns[place].sampled_ids:
+        yield from _turn_without_tokens(branch, place, prompt_chars)
+        return
     tokens = token_facts(branch, place, tell)
     sampled = [token for token in tokens if token["logprob"] is not None]
     line = _turn_line(turn_facts(branch, place))
@@ -85,6 +92,16 @@ def _turn(branch: Branch, place: int, tell: TellTokens, prompt_chars: int | None
     for token in sampled:
         body.append(printable(token["text"]), style=_style(token))
     yield body.append(closing, style="bold")
+
+
+def _turn_without_tokens(branch: Branch, place: int, prompt_chars: int | None) -> Iterator[Text]:
+    """What was said, where an endpoint gave no tokens."""
+    turn = branch.turns[place]
+    yield Text()
+    yield _turn_line(turn_facts(branch, place))
+    yield Text(printable(_cut(messages_text(turn.given), prompt_chars)), style=PROMPT)
+    if turn.reply:
+        yield Text(printable(messages_text([turn.reply])), style=NOT_TRAINED)
 
 
 def _turn_line(facts: dict[str, Any]) -> Text:

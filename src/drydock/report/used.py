@@ -4,7 +4,8 @@ Sums of the `usage/` metrics, so up to the last step or evaluation; warm start, 
 resumed run are in the whole and in the mean of a rollout.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 UNITS = {
@@ -37,28 +38,68 @@ def rollouts_in(record: Mapping[str, Any]) -> int:
     return int((record.get("rollouts/graded") or 0) + (record.get("rollouts/masked") or 0))
 
 
-def used_by(records: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence; empty where the service did not meter."""
-    whole = usage_sums(records)
-    if not whole:
-        return ""
-    steps = [record for record in records if "policy/updates" in record]
-    rollouts = sum(map(rollouts_in, records))
-    parts = [shown(whole)]
-    if steps:
-        parts.append(f"a step: {shown(_divided(usage_sums(steps), len(steps)))}")
-    if rollouts:
-        parts.append(f"a rollout: {shown(_divided(whole, rollouts))}")
-    return "; ".join(parts)
+@dataclass(slots=True)
+class Used:
+    """Sums over the records that were added; a run's records can be added as they come.
+
+    whole, in_steps: meter to amount, over all records and over those of training steps. rollouts: of all records.
+    """
+
+    whole: dict[str, float] = field(default_factory=dict)
+    in_steps: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    rollouts: int = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Count one record in."""
+        amounts = usage_sums([record])
+        _add(self.whole, amounts)
+        self.rollouts += rollouts_in(record)
+        if "policy/updates" in record:
+            self.steps += 1
+            _add(self.in_steps, amounts)
+
+    @property
+    def a_step(self) -> dict[str, float]:
+        """Mean of a training step."""
+        return _divided(self.in_steps, self.steps) if self.steps else {}
+
+    @property
+    def a_rollout(self) -> dict[str, float]:
+        """Mean of a rollout, whatever was used for."""
+        return _divided(self.whole, self.rollouts) if self.rollouts else {}
+
+    def __str__(self) -> str:
+        """A sentence; empty where the service did not meter."""
+        if not self.whole:
+            return ""
+        parts = [shown(self.whole)]
+        parts += [
+            f"{what}: {shown(mean)}" for what, mean in (("a step", self.a_step), ("a rollout", self.a_rollout)) if mean
+        ]
+        return "; ".join(parts)
+
+
+def used_by(records: Iterable[Mapping[str, Any]]) -> str:
+    """What all the records tell, as a sentence; empty where the service did not meter."""
+    used = Used()
+    for record in records:
+        used.add(record)
+    return str(used)
 
 
 def shown(amounts: Mapping[str, float]) -> str:
-    """Amounts with their units, joined by commas."""
-    return ", ".join(f"{_number(amount)} {UNITS[name]}" for name, amount in amounts.items())
+    """Amounts with their units, joined by commas, in the order of UNITS."""
+    return ", ".join(f"{_number(amounts[name])} {unit}" for name, unit in UNITS.items() if name in amounts)
+
+
+def _add(sums: dict[str, float], amounts: Mapping[str, float]) -> None:
+    for name, amount in amounts.items():
+        sums[name] = sums.get(name, 0.0) + amount
 
 
 def _divided(amounts: Mapping[str, float], by: int) -> dict[str, float]:
-    return {name: amount / by for name, amount in amounts.items()}
+    return {name: amounts[name] / by for name in UNITS if name in amounts}
 
 
 def _number(amount: float) -> str:

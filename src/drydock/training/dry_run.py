@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drydock.amount import amount
+from drydock.amount import amount, duration
 from drydock.atomic import replace_file
 from drydock.errors import ConfigError
 from drydock.report.metrics import MetricsFile
 from drydock.report.progress import RunProgress
-from drydock.report.used import UNITS, shown
+from drydock.report.used import shown
 from drydock.training.config import RunConfig
 from drydock.training.config_file import read_toml, to_toml
 from drydock.training.forecast import Forecast, Measured
@@ -116,7 +116,7 @@ def _by_earlier_run(config: RunConfig, forecast: Forecast, folder: RunFolder) ->
 
 
 def _estimate(seconds: float, used: Mapping[str, float], by: str) -> str:
-    amounts = shown({name: used[name] for name in UNITS if name in used})
+    amounts = shown(used)
     return f"about {duration(seconds)}{', ' + amounts if amounts else ''}; by {by}, start and checkpoints on top"
 
 
@@ -140,10 +140,3 @@ def _write(config: RunConfig, folder: RunFolder) -> Path:
     with replace_file(file) as temporary:
         temporary.write_text(to_toml(config.model_copy(update={"trainer": trainer})))
     return file
-
-
-def duration(seconds: float) -> str:
-    """Seconds below two minutes, minutes below two hours, then hours."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

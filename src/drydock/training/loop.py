@@ -19,6 +19,7 @@ from drydock.report.curve import RewardCurve
 from drydock.report.metrics import MetricsFile
 from drydock.report.progress import RunProgress
 from drydock.report.reward_graph import draw_reward_graph
+from drydock.report.run_marks import STEPS
 from drydock.rollout.runner import RolloutRunner
 from drydock.training.ahead import RolloutsAhead
 from drydock.training.config import RunConfig
@@ -67,6 +68,7 @@ class TrainingLoop:
     async def run(self) -> None:
         """The rest of the run; metrics, trajectories and the graph are on disk when it returns."""
         trainer = self.config.trainer
+        log.info("%s %d", STEPS, self.plan.steps)
         if not self.trained:
             await self._warm_start()
             if trainer.eval_before_train:
@@ -228,6 +230,8 @@ def _step_line(step: int, steps: int, metrics: dict) -> str:
     reward = metrics["reward/avg_raw_reward"]
     if metrics["policy/updates"]:
         update = f"mismatch {metrics['mismatch/logprob_diff_max']:.1e}"
+    elif metrics["reward/groups_with_signal"]:
+        update = "no update: no rollout of a group with different rewards has a token to train"
     else:
         update = "no update: in each group all rewards are equal"
     replaced = f"  replaced {metrics['rollouts/replaced']}" if metrics["rollouts/replaced"] else ""

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from drydock.report.progress import RunProgress
+from drydock.report.run_marks import FAILED, FINISHED, STOPPED
 from drydock.training.run_folder import RunFolder
+from drydock.training.stopping import single_cause
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +23,13 @@ def logged_run(folder: RunFolder, config: str) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        log.warning("the run was stopped")
+        log.warning(STOPPED)
         raise
-    except Exception:
-        log.exception("the run failed")
+    except Exception as error:
+        log.exception("%s: %s", FAILED, " ".join(str(single_cause(error)).split()))
         raise
+    else:
+        log.info(FINISHED)
     finally:
         folder.launcher_pid.unlink(missing_ok=True)
 

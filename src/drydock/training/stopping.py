@@ -30,7 +30,7 @@ def run_until_stopped(
     try:
         return asyncio.run(_stoppable(run, stopping, stopped, watchdog, HARD_STOP_S + saving_s))
     except BaseExceptionGroup as group:
-        raise _single_cause(group) from group
+        raise single_cause(group) from group
     finally:
         for timer in watchdog:
             timer.cancel()
@@ -71,8 +71,8 @@ async def _stoppable(
     return 0
 
 
-def _single_cause(error: BaseException) -> BaseException:
-    """What is inside groups of one."""
+def single_cause(error: BaseException) -> BaseException:
+    """What is inside groups of one; any other error as it is."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

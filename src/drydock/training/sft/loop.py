@@ -18,6 +18,7 @@ from drydock.engine.schedules import rate_factor
 from drydock.report.loss_graph import LossCurve, draw_loss_graph
 from drydock.report.metrics import MetricsFile
 from drydock.report.progress import Counter, RunProgress
+from drydock.report.run_marks import STEPS
 from drydock.training.batch import Row
 from drydock.training.run_folder import RunFolder, keep_checkpoint
 from drydock.training.sft.batches import batches_a_pass, shuffled_batches
@@ -45,6 +46,7 @@ class SftLoop:
     async def run(self) -> None:
         """The rest of the run; metrics, checkpoints and the graph are on disk when it returns."""
         trainer, steps = self.config.trainer, total_steps(self.config, len(self.data.train))
+        log.info("%s %d", STEPS, steps)
         if trainer.eval_before_train and self.first == 0:
             await self._evaluate(0)
         batches = shuffled_batches(self.data.train, trainer.train_batch_size, f"sft/{trainer.seed}")
