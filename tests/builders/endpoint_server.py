@@ -1,6 +1,7 @@
 """A scripted OpenAI-compatible endpoint behind a socket, for a driver that is a process of its own."""
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -57,8 +58,9 @@ def endpoint_server(server: EndpointServer) -> Iterator[EndpointServer]:
                 status, body = 401, json.dumps({"error": {"message": f"wrong key: {said}"}}).encode()
             self.send_response(status)
             self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a caller that is gone by now
+                self.end_headers()
+                self.wfile.write(body)
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=http.serve_forever, daemon=True)

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ from builders.driver import driver, mounts_below, processes_of
 from builders.endpoint_server import EndpointServer, endpoint_server
 from builders.local_sandbox import needs_sandbox
 from builders.scripted_endpoint import call
+from typer.testing import CliRunner
 
+from drydock.cli.main import app
 from drydock.rollout.trajectory import Trajectory
 from drydock.service.embedded import EmbeddedService
 
@@ -100,8 +105,42 @@ def test_an_endpoints_model_is_evaluated_without_tokens_and_its_key_is_nowhere(t
         assert [turn.parent for turn in trajectory.record.turns] == [None, 0]
         assert trajectory.record.branch_reasons == {}
         assert trajectory.record.messages[-1]["tool_calls"][0]["function"]["name"] == "finish"
+    file = min((run / "trajectories/step_0/eval").iterdir())
+    for arguments in ([], ["--turn=0"]):
+        page = CliRunner().invoke(app, ["trajectories", "show", str(file), *arguments]).output
+        assert f"[user] {one.record.messages[1]['content']}" in page
+        assert 'terminal({"command": "env; ls -a /"})' in page
     assert KEY not in output
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()]
+
+
+@dataclass
+class SilentServer(EndpointServer):
+    """Takes calls and answers none of them before `released`."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def chat(self, body: bytes) -> tuple[int, bytes]:
+        self.asked.set()
+        self.released.wait()
+        return 503, b"too late"
+
+
+def test_a_signal_ends_the_evaluation_of_an_endpoint_that_does_not_answer(tmp_path: Path) -> None:
+    config, settings = prepare(tmp_path)
+    server = SilentServer([])
+    with endpoint_server(server):
+        named = [f"--endpoint={server.base_url}", "--model=m", "trainer.policy.model.path="]
+        with driver(["eval", str(config), *settings, *named], tmp_path / "state", tmp_path) as running:
+            assert server.asked.wait(90), running.output
+            footprint = running.footprint()
+            running.stop(signal.SIGTERM)
+        server.released.set()
+    assert running.process.returncode == 128 + signal.SIGTERM
+    assert footprint.sandboxes
+    assert footprint.remains() == []
+    assert not (tmp_path / "runs" / "mini-eval" / "evaluation.json").exists()
 
 
 @pytest.mark.slow
