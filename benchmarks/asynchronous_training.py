@@ -48,7 +48,8 @@ def measure(data: Path, run: Path, seed: int, staleness: int, options: argparse.
         f"trainer.max_training_steps={options.steps}",
         f"trainer.ckpt_path={run}",
         "trainer.eval_before_train=false",
-        "generator.num_parallel_generation_workers=64",
+        f"generator.num_parallel_generation_workers={options.workers}",
+        f"generator.rollouts_per_process={options.workers}",  # shards would not know of the latency
     ]
     command = [sys.executable, __file__, "--train", str(options.latency), str(data / "run.toml"), *arguments]
     with (run.parent / f"{run.name}.txt").open("w") as output:
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--latency", type=float, default=2.0, help="seconds that each turn takes longer")
+    parser.add_argument("--workers", type=int, default=128, help="rollouts at the same time at most; a step has 64")
     parser.add_argument("--staleness", type=int, default=2)
     with tempfile.TemporaryDirectory(prefix="drydock-benchmark-") as work:
         compare(parser.parse_args(), Path(work))
