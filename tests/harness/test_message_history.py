@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from drydock.harness.message_history import MessageHistory
@@ -64,8 +64,9 @@ def test_a_growing_log_gives_the_messages_of_the_whole(kinds: list[str], lengths
     assert history.of(events) == LLMConvertibleEvent.events_to_messages(events)
 
 
-@given(st.lists(KINDS, max_size=16), st.integers(0, 16), st.integers(0, 16))
+@given(st.lists(KINDS, max_size=16), st.integers(1, 16), st.integers(0, 16))
 def test_a_log_that_lost_events_is_converted_anew(kinds: list[str], start: int, length: int) -> None:
+    assume(start == 1 or kinds[start : start + 1] != ["same reply's call"])  # the SDK cuts no reply in two
     events = list(log_of(kinds))
     history = MessageHistory()
     history.of(events)

@@ -88,18 +88,21 @@ def custom_tool_class(path: str) -> type[CustomTool[Any]]:
 @lru_cache(maxsize=64)
 def custom_tool_schema(tool: type[CustomTool[Any]]) -> dict[str, Any]:
     """The tool's chat-completions schema."""
-    parameters = _without_titles(tool.arguments_type.model_json_schema())
+    parameters = without_titles(tool.arguments_type.model_json_schema())
     parameters.pop("description", None)
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
-def _without_titles(node: Any) -> Any:
-    """A JSON schema without the titles that pydantic makes from field names; a property called `title` stays."""
+def without_titles(node: Any) -> Any:
+    """A JSON schema without the titles that pydantic makes from field names; a property called `title` stays, and so
+    does what stands in a value."""
     if isinstance(node, list):
-        return [_without_titles(one) for one in node]
+        return [without_titles(one) for one in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _without_titles(value) for key, value in node.items() if not (key == "title" and isinstance(value, str))
+        key: value if key in ("const", "default", "enum", "examples") else without_titles(value)
+        for key, value in node.items()
+        if not (key == "title" and isinstance(value, str))
     }

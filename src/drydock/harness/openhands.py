@@ -23,13 +23,15 @@ from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
 from pydantic import ValidationError
 
-from drydock.errors import ConfigError
+from drydock.errors import ConfigError, TaskError
 from drydock.harness.agent import rollout_agent
 from drydock.harness.budget import Budget
 from drydock.harness.connections import connection_for
 from drydock.harness.conversation import RolloutConversation, events_of
 from drydock.harness.failures import AgentCrashed, PolicyCallFailed, SandboxCommandFailed
 from drydock.harness.llm import policy_llm
+from drydock.harness.mcp.header_values import headers_of
+from drydock.harness.mcp.servers import TaskServers, task_servers
 from drydock.harness.prompt import system_prompt
 from drydock.harness.result import End, HarnessResult
 from drydock.harness.sandbox_access import SandboxAccess
@@ -47,7 +49,8 @@ from drydock.harness.settings import HarnessSettings
 from drydock.harness.settle import settle
 from drydock.harness.skill_upload import skills_of_task, upload_skills
 from drydock.harness.skills import Skill, read_skills
-from drydock.harness.tools import build_tools
+from drydock.harness.tool_schemas import visible_name
+from drydock.harness.tools import build_tools, server_tools
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +68,7 @@ _HARBOR_ARGUMENTS |= {"override_setup_timeout_sec"}
 class OpenHandsAgent(BaseAgent):
     """Agent `openhands` of Drydock; keyword arguments are `rollout_id` and those of HarnessSettings."""
 
-    capabilities = AgentCapabilities(skills=True)
+    capabilities = AgentCapabilities(skills=True, mcp_servers=True, mcp_http_headers=True)
 
     def __init__(self, *args: Any, rollout_id: str, **kwargs: Any) -> None:
         theirs = {name: value for name, value in kwargs.items() if name in _HARBOR_ARGUMENTS}
@@ -101,9 +104,27 @@ class OpenHandsAgent(BaseAgent):
         """The agent has no web tools; Harbor would log an error about that for every trial."""
 
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
-        budget = Budget(self.settings.max_sampled_tokens, self.settings.max_seconds)
-        conversation = self._conversation(environment, budget)
         result = HarnessResult(rollout_id=self.rollout_id, end=End.INTERRUPTED)
+        sandbox = self._sandbox(environment)
+        try:
+            own = [visible_name(tool) for tool in self.settings.tools]
+            headers, secrets = headers_of(self)
+            async with task_servers(
+                self.mcp_servers, headers, secrets, environment=environment, sandbox=sandbox, own_tools=own
+            ) as servers:
+                await self._converse(instruction, sandbox, servers, result)
+        except TaskError as error:
+            result.end, result.error = End.FAILED, f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            context.metadata = {**(context.metadata or {}), **result.to_metadata()}
+
+    async def _converse(
+        self, instruction: str, sandbox: SandboxAccess, servers: TaskServers, result: HarnessResult
+    ) -> None:
+        """Let the policy work; how that ended is in `result` whatever this raises."""
+        budget = Budget(self.settings.max_sampled_tokens, self.settings.max_seconds)
+        conversation = self._conversation(sandbox, servers, budget)
         try:
             conversation.send_message(instruction)
             await _run_to_rest(conversation)
@@ -123,7 +144,6 @@ class OpenHandsAgent(BaseAgent):
         finally:
             _count(conversation, result)
             result.sampled_tokens = budget.sampled_tokens
-            context.metadata = {**(context.metadata or {}), **result.to_metadata()}
             conversation.close()
 
     def _sandbox(self, environment: BaseEnvironment) -> SandboxAccess:
@@ -132,7 +152,7 @@ class OpenHandsAgent(BaseAgent):
             environment, timeout_s=settings.command_timeout_s, max_output_chars=settings.max_output_chars
         )
 
-    def _conversation(self, environment: BaseEnvironment, budget: Budget) -> RolloutConversation:
+    def _conversation(self, sandbox: SandboxAccess, servers: TaskServers, budget: Budget) -> RolloutConversation:
         settings = self.settings
         llm = policy_llm(
             connection_for(self.rollout_id), transport=settings.transport, call_timeout_s=settings.call_timeout_s
@@ -140,7 +160,7 @@ class OpenHandsAgent(BaseAgent):
         agent = rollout_agent(
             llm,
             _prompt_of(settings, self._skills),
-            build_tools(settings.tools, self._sandbox(environment), self.rollout_id),
+            {**build_tools(settings.tools, sandbox, self.rollout_id), **server_tools(servers)},
             budget=budget,
             condense_after_events=settings.condense_after_events,
         )

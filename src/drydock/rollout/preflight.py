@@ -1,7 +1,7 @@
 """One real trial with an agent that does nothing, before anything expensive is started.
 
 It finds what would otherwise fail in every rollout: a sandbox that cannot start, a Dockerfile that cannot be replayed,
-a verifier that cannot run or leaves no reward.
+an MCP server that does not start, a verifier that cannot run or leaves no reward.
 """
 
 from pathlib import Path
@@ -10,11 +10,17 @@ from pydantic import BaseModel
 
 from drydock import errors
 from drydock.errors import Blame, DrydockError, SandboxError, TaskError, VerifierError
+from drydock.harness.mcp.idle_agent import IDLE_AGENT
+from drydock.harness.settings import AGENT_CLASS
 from drydock.rollout.outcome import Outcome, blame_of_failure, outcome_of_failure
 from drydock.rollout.reward import read_reward
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
+from drydock.rollout.task_folder import lists_mcp_servers
 from drydock.rollout.trial import TrialEnd, run_trial
+
+NOP = "nop"
+"""Harbor's agent that does nothing."""
 
 
 class PreflightReport(BaseModel):
@@ -26,13 +32,19 @@ class PreflightReport(BaseModel):
     timings: dict[str, float]
 
 
+def idle_agent(task_path: Path) -> str:
+    """The agent that does nothing to a task, but for starting the MCP servers that it lists."""
+    return IDLE_AGENT if lists_mcp_servers(task_path) else NOP
+
+
 async def preflight_task(task_path: Path, settings: RolloutSettings) -> PreflightReport:
-    """Start the task's sandbox, do nothing in it, grade it.
+    """Start the task's sandbox and, for the default agent, its MCP servers; do nothing in it, grade it.
 
     Raises TaskError (VerifierError for the grading) when the task is at fault and SandboxError when the sandbox is.
     """
     spec = RolloutSpec(task=task_path.name, task_path=task_path, step=0, split="train", repetition=0)
-    end = await run_trial(spec, settings.model_copy(update={"agent": "nop", "agent_kwargs": {}}))
+    idle = idle_agent(task_path) if settings.agent == AGENT_CLASS else NOP
+    end = await run_trial(spec, settings.model_copy(update={"agent": idle, "agent_kwargs": {}}))
     if end.failure is not None:
         raise error_of_trial(task_path, end)
     reward, problem = read_reward(end.rewards, settings.reward)

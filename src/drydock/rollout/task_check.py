@@ -2,9 +2,9 @@
 do so every time.
 
 Each is a whole trial in a fresh sandbox, as in training: Harbor's `oracle` agent carries out `solution/`, its `nop`
-agent does nothing, and the verifier grades. One `nop` goes first, so that a sandbox that cannot be built fails once and
-not `2 * runs` times. A task says in `[metadata]` of its task.toml what is full (`full_reward`, 1 by default) and what
-doing nothing earns (`baseline_reward`, 0 by default).
+agent does nothing (or one that starts the task's MCP servers and does nothing else), and the verifier grades. One `nop`
+goes first, so that a sandbox that cannot be built fails once and not `2 * runs` times. A task says in `[metadata]` of
+its task.toml what is full (`full_reward`, 1 by default) and what doing nothing earns (`baseline_reward`, 0 by default).
 
 What it cannot tell: whether another right solution would pass, or a wrong one fail.
 """
@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from drydock.errors import UserError, VerifierError
 from drydock.rollout import task_fault
-from drydock.rollout.preflight import error_of_trial
+from drydock.rollout.preflight import NOP, error_of_trial, idle_agent
 from drydock.rollout.reward import read_reward
 from drydock.rollout.settings import RolloutSettings
 from drydock.rollout.spec import RolloutSpec
@@ -28,9 +28,9 @@ from drydock.rollout.task_fault import Fault, Graded
 from drydock.rollout.task_folder import flaws_of, has_solution, stated_reward
 from drydock.rollout.trial import run_trial
 
-NOTHING = "nop"
+NOTHING = NOP
 SOLVE = "oracle"
-"""Harbor's agents that do nothing and carry out the task's solution."""
+"""Harbor's agents that do nothing and carry out the task's solution; see `idle_agent` for tasks with MCP servers."""
 
 _SHOWN_CHARS = 1_500
 _DOING = {NOTHING: "doing nothing", SOLVE: "carrying out the solution"}
@@ -105,7 +105,8 @@ class _Runner:
         spec = RolloutSpec(task=folder.name, task_path=folder, step=0, split="train", repetition=number)
         trial_dir = self.work_dir / spec.rollout_id
         async with self.slots:
-            end = await run_trial(spec, self.settings.model_copy(update={"agent": agent}))
+            chosen = idle_agent(folder) if agent == NOTHING else agent
+            end = await run_trial(spec, self.settings.model_copy(update={"agent": chosen}))
             printed = await asyncio.to_thread(_printed, trial_dir)
             await asyncio.to_thread(shutil.rmtree, trial_dir, True)
         if end.failure is not None:

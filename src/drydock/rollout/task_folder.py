@@ -97,6 +97,14 @@ def stated_reward(folder: Path, key: str, default: float) -> float:
     return float(config.get("metadata", {}).get(key, default))
 
 
+def lists_mcp_servers(folder: Path) -> bool:
+    """Whether the task names MCP servers; no for a task.toml that cannot be read."""
+    try:
+        return bool(tomllib.loads((folder / "task.toml").read_text(encoding="utf-8"))["environment"]["mcp_servers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def _is_task(folder: Path) -> bool:
     return any((folder / name).exists() for name in TASK_FILES)
 

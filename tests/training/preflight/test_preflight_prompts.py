@@ -100,3 +100,11 @@ def test_an_instruction_that_cannot_be_read_is_the_tasks_fault(
     file.unlink() if broken is None else file.write_bytes(broken)
     with pytest.raises(TaskError, match=f"the instruction of {tasks[1].path} cannot be read"):
         found(4096, tasks, template)
+
+
+def test_what_is_not_counted_is_said(tasks: list[Task], template: ChatTemplate) -> None:
+    assert "MCP" not in found(2000, tasks, template)[0].detail
+    with (tasks[0].path / "task.toml").open("a") as file:
+        file.write('\n[[environment.mcp_servers]]\nname = "s"\ntransport = "stdio"\ncommand = "true"\n')
+    detail = found(2000, tasks, template)[0].detail
+    assert detail.endswith("; not counted: the tools of MCP servers, in 1 of 2 tasks")

@@ -2,5 +2,6 @@
 
 from drydock.harness.tools.base import DriverTool
 from drydock.harness.tools.catalog import build_tools
+from drydock.harness.tools.mcp import server_tools
 
-__all__ = ["DriverTool", "build_tools"]
+__all__ = ["DriverTool", "build_tools", "server_tools"]

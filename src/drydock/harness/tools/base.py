@@ -46,7 +46,7 @@ class TextExecutor[ActionT: Action](DriverExecutor[ActionT, TextObservation]):
 
 
 class DriverTool[ActionT: Action, ObservationT: Observation](ToolDefinition[ActionT, ObservationT]):
-    """A tool whose schema is the one in `tool_schemas` under the key that it was chosen by."""
+    """A tool whose schema is given: by the key in `tool_schemas` that it was chosen by, or by whoever offers it."""
 
     _schema: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -63,7 +63,17 @@ class DriverTool[ActionT: Action, ObservationT: Observation](ToolDefinition[Acti
         executor: DriverExecutor[ActionT, ObservationT],
     ) -> Self:
         """The tool that is chosen by `key`."""
-        schema = schema_of(key)
+        return cls.with_schema(schema_of(key), action_type, observation_type, executor)
+
+    @classmethod
+    def with_schema(
+        cls,
+        schema: dict[str, Any],
+        action_type: type[ActionT],
+        observation_type: type[ObservationT],
+        executor: DriverExecutor[ActionT, ObservationT],
+    ) -> Self:
+        """The tool that the model sees as `schema` says."""
         tool = cls(
             description=schema["function"]["description"],
             action_type=action_type,

@@ -1,11 +1,13 @@
 """Whether each task's first prompt fits into the context, and whether the turns that are allowed can be reached.
 
 The prompt is the one of the first call of a rollout: system prompt, tools and instruction through the model's own
-template. Only the default agent's is known; skills that a task brings along are not counted.
+template. Only the default agent's is known; skills that a task brings along are not counted, nor are the tools of its
+MCP servers, which the finding says.
 """
 
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from drydock.chat.template import ChatTemplate
 from drydock.chat.template_text import CALL_ID
 from drydock.errors import TaskError, TemplateError
 from drydock.finding import Finding, Level
+from drydock.rollout.task_folder import lists_mcp_servers
 from drydock.training.config import RunConfig
 from drydock.training.task_set import Task
 
@@ -52,6 +55,10 @@ def check_prompts(
     """The prompts' finding and, where they fit, that of the turns. Raises TemplateError for a prompt it refuses."""
     lengths = {task: len(first_prompt_ids(task.path, template, system_prompt, tools)) for task in tasks}
     found = prompt_finding(config, lengths)
+    with_servers = sum(lists_mcp_servers(task.path) for task in tasks)
+    if with_servers:
+        uncounted = f"not counted: the tools of MCP servers, in {with_servers} of {len(tasks)} tasks"
+        found = replace(found, detail=f"{found.detail}; {uncounted}")
     if not found.ok:
         return [found]
     return [found, turns_finding(config, min(lengths.values()), _tokens_between_turns(template, system_prompt, tools))]
