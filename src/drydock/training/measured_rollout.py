@@ -4,22 +4,24 @@ For a run that nobody has made yet. The rollout has a job of its own, whose poli
 earlier run's steps (`forecast.py`) says more, because rollouts that share a sampler slow each other down.
 """
 
+import asyncio
 import math
-import tempfile
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drydock.client import TrainingClient
 from drydock.errors import DrydockError, UserError
+from drydock.own_directory import own_directory
 from drydock.report.progress import RunProgress
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.batch import policy_batch, rows_of
 from drydock.training.config import RunConfig
 from drydock.training.forecast import NOT_PROPORTIONAL, Forecast
 from drydock.training.job_usage import PREFIX, JobUsage
+from drydock.training.named_apart import named_apart
 from drydock.training.policy_job import PolicyJob, policy_job
 from drydock.training.rollout_batch import RolloutBatches
 from drydock.training.run_folder import RunFolder
@@ -81,9 +83,10 @@ async def measure_rollout(
 
     Raises UserError when the rollout has nothing to train, and the errors of a job.
     """
-    own = _named(config)
-    with tempfile.TemporaryDirectory(prefix="drydock-measured-") as temporary:
-        folder = RunFolder.of(Path(temporary), own.trainer.run_name)
+    own = _measured_config(config)
+    directory = own_directory("measured")  # a reaper takes it away where this process is killed
+    try:
+        folder = RunFolder.of(directory, own.trainer.run_name)
         async with (
             run_service(own.service, secrets, folder, own.deadlines.service_start_s, progress) as client,
             policy_job(client, own, folder.job_id, progress.waiting) as job,
@@ -102,6 +105,8 @@ async def measure_rollout(
             used = await usage.since_last()
             seconds = time.monotonic() - started
             prices = await _prices(client, job.job_id) if used else {}
+    finally:
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
     amounts = {name.removeprefix(PREFIX): amount for name, amount in used.items()}
     return MeasuredRollout(
         rollout_s=made - started,
@@ -142,12 +147,14 @@ async def _prices(client: TrainingClient, job_id: str) -> dict[str, float]:
     return dict(answer.get("prices") or {})
 
 
-def _named(config: RunConfig) -> RunConfig:
-    """The run under a name by which its job and rollouts are told from the run's own, without the correction for stale
-    rollouts, which there are none of."""
-    trainer = config.trainer
-    algorithm = trainer.algorithm.model_copy(update={"off_policy_correction": "none"})
-    named = {"run_name": f"{trainer.run_name}.measured", "algorithm": algorithm}
-    trainer = trainer.model_copy(update=named)
-    service = config.service.model_copy(update={"job_comment": None})
-    return config.model_copy(update={"trainer": trainer, "service": service})
+def _measured_config(config: RunConfig) -> RunConfig:
+    """The run apart from itself, without a second try, which would be measured too, and without the correction for
+    stale rollouts, which there are none of."""
+    apart = named_apart(config, "measured")
+    algorithm = apart.trainer.algorithm.model_copy(update={"off_policy_correction": "none"})
+    return apart.model_copy(
+        update={
+            "trainer": apart.trainer.model_copy(update={"algorithm": algorithm}),
+            "generator": apart.generator.model_copy(update={"replacement_share": 0.0}),
+        }
+    )

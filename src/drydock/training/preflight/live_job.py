@@ -15,7 +15,8 @@ from drydock.client import Generation, TrainingClient
 from drydock.errors import DrydockError, ServiceError
 from drydock.finding import Finding, Level
 from drydock.training.batch import Row, policy_batch
-from drydock.training.config import RunConfig, TrainerConfig
+from drydock.training.config import RunConfig
+from drydock.training.named_apart import named_apart
 from drydock.training.policy_job import PolicyJob, policy_job
 from drydock.training.train_step import loss_config
 from drydock.wire.rest import SamplingParams
@@ -33,8 +34,7 @@ _AGREE_REMEDY = "same model, precision and attention on both sides? see docs/ser
 
 async def check_live_job(client: TrainingClient, config: RunConfig, prompt: Sequence[int]) -> list[Finding]:
     """job, sampler, log-probs and step, as far as it gets. `prompt`: token ids to sample from."""
-    service = config.service.model_copy(update={"job_comment": None})
-    own = config.model_copy(update={"trainer": _named(config), "service": service})
+    own = named_apart(config, "doctor")
     found: list[Finding] = []
     try:
         with tempfile.TemporaryDirectory(prefix="drydock-doctor-") as folder:
@@ -102,8 +102,3 @@ async def _step(job: PolicyJob, prompt: Sequence[int]) -> Finding:
         said = f"{detail}, expected {job.version}"
         return Finding("step", Level.FAIL, said, "the weight sync has no effect: read the job's log")
     return Finding("step", Level.PASS, detail)
-
-
-def _named(config: RunConfig) -> TrainerConfig:
-    """The run's trainer section under a name by which the job is told from the run's own."""
-    return config.trainer.model_copy(update={"run_name": f"{config.trainer.run_name}.doctor"})
