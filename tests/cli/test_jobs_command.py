@@ -74,6 +74,13 @@ async def test_the_token_is_gone_with_the_service(tmp_path: Path) -> None:
     assert not (tmp_path / "state" / "token").exists()
 
 
+async def test_a_service_whose_token_cannot_be_kept_runs_all_the_same(tmp_path: Path, caplog) -> None:
+    (tmp_path / "state" / "token").mkdir(parents=True)
+    async with EmbeddedService(tmp_path / "state") as service:
+        assert service.pid is not None
+    assert "will need a token" in caplog.text
+
+
 async def test_list_and_show(place: Place):
     await place.job("listed", comment="night run", name="a name")
     place.command("cancel", "listed", "--yes")

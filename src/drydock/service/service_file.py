@@ -8,6 +8,7 @@ which is there for a service that a run has started for itself.
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from drydock.atomic import replace_file
 from drydock.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 SERVICE_FILE = "service.json"
 LOCK_FILE = "service.lock"
@@ -90,25 +93,31 @@ def running_service(state_dir: Path) -> RunningService | None:
 def kept_token(state_dir: Path, token: str) -> Iterator[None]:
     """Keeps a token that nobody was told in a file that only its owner can read, while the block runs.
 
-    So whoever started a run can ask the service that the run has for itself (`drydock jobs --state-dir`).
+    So whoever started a run can ask the service that the run has for itself (`drydock jobs --state-dir`). Where the
+    file cannot be written, they cannot, and that is all.
     """
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = state_dir / TOKEN_FILE
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(descriptor, token.encode())
+        file.unlink(missing_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, token.encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        logger.warning("`drydock jobs --state-dir` will need a token: %s cannot be written: %s", file, error.strerror)
+    try:
         yield
     finally:
-        os.close(descriptor)
-        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
 
 
 def token_of(state_dir: Path) -> str | None:
     """The token that is kept in the folder, None where there is none or it is another user's."""
     try:
-        return (state_dir / TOKEN_FILE).read_text() or None
-    except OSError:
+        return (state_dir / TOKEN_FILE).read_text(encoding="ascii") or None
+    except (OSError, ValueError):
         return None
 
 
