@@ -11,7 +11,7 @@ from builders.endpoint_server import EndpointServer, endpoint_server
 from builders.scripted_endpoint import call
 from pydantic import SecretStr
 
-from drydock.errors import UserError
+from drydock.errors import ServiceError, UserError
 from drydock.proxy.endpoint import EndpointAddress, EndpointClient, EndpointRelay
 from drydock.proxy.endpoint.session import EndpointSession
 from drydock.proxy.settings import ProxySettings
@@ -65,12 +65,26 @@ async def test_a_model_that_wants_the_new_name_of_the_length_limit_gets_it_from_
     assert session.record.sampler_error is None
 
 
-async def test_a_model_that_takes_neither_name_is_asked_twice_and_no_more() -> None:
+async def test_a_model_that_takes_neither_name_keeps_the_old_one() -> None:
     failures = [(400, "max_tokens: use max_completion_tokens"), (400, "max_completion_tokens: not known here")]
+    server = EndpointServer(["hello"], key=KEY, failures=failures)
+    with endpoint_server(server):
+        address = EndpointAddress(server.base_url, "m", SecretStr(KEY))
+        async with EndpointClient(address, first_pause_s=0.01) as client:
+            with pytest.raises(ServiceError, match="use max_completion_tokens"):
+                await client.ask({"model": "m", "messages": [USER], "max_tokens": 5})
+            await client.ask({"model": "m", "messages": [USER], "max_tokens": 5})
+    assert [body.get("max_tokens") for body in server.seen] == [5]
+
+
+async def test_a_full_context_is_none_of_the_names_fault() -> None:
+    full = "'max_tokens' or 'max_completion_tokens' is too large: 20. This model's maximum context length is 100 tokens"
+    failures = [(400, full)]
     with endpoint_server(EndpointServer(["hello"], key=KEY, failures=failures)) as server:
         async with opened(server) as session:
-            status, _ = await ask(session, USER)
-    assert (status, server.failures, server.seen) == (500, [], [])
+            status, answer = await ask(session, USER)
+            assert (status, answer["error"]["code"], server.seen) == (400, "context_length_exceeded", [])
+            assert session.record.context_full
 
 
 async def test_a_conversation_is_one_branch_also_when_the_agent_writes_its_calls_anew() -> None:

@@ -111,13 +111,20 @@ class EndpointClient:
         raise ServiceUnavailable(f"the endpoint {self.address.base_url} {said} (asked {ATTEMPTS} times)")
 
     async def _post(self, body: dict[str, Any]) -> httpx.Response:
-        if not self._new_length:
-            response = await self._http.post("chat/completions", json=body)
-            if response.status_code != 400 or _NEW_LENGTH not in response.text:
-                return response
-            self._new_length = True
+        """The answer to `body`, with its length limit under the name that the model has been found to want."""
         renamed = {_NEW_LENGTH if key == "max_tokens" else key: value for key, value in body.items()}
-        return await self._http.post("chat/completions", json=renamed)
+        if self._new_length:
+            return await self._http.post("chat/completions", json=renamed)
+        response = await self._http.post("chat/completions", json=body)
+        text = response.text.lower()
+        wants_it = response.status_code == 400 and _NEW_LENGTH in text and not any(sign in text for sign in _CONTEXT)
+        if not wants_it or "max_tokens" not in body:
+            return response
+        again = await self._http.post("chat/completions", json=renamed)
+        if again.status_code in (400, 422):
+            return response
+        self._new_length = again.is_success
+        return again
 
     def _refusal(self, response: httpx.Response) -> str:
         """What an endpoint that may be asked again said. Raises where asking again is no use."""
