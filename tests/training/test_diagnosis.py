@@ -19,6 +19,9 @@ from drydock.training.diagnosis.findings_file import FindingsFile
 from drydock.training.diagnosis.registry import CHECKS
 from drydock.training.diagnosis_config import DiagnosisConfig
 from drydock.training.run_folder import RunFolder
+from drydock.training.train_step import assign_advantages
+
+RUN = load_run_config(None, ["data.train=t", "trainer.policy.model.path=m"])
 
 
 class Seen:
@@ -213,9 +216,9 @@ def test_a_run_that_goes_on_finds_what_it_would_have_found(tmp_path: Path) -> No
     whole = Seen(tmp_path, **settings)
     metrics = MetricsFile(whole.folder.metrics)
     for number in range(1, 7):
-        trajectories = [*group("a", number, number), broken("b", 0), broken("b", 1)]
-        for one in trajectories:
-            one.advantage = None if one.masked else 0.0
+        lone = [rollout("e", 1), broken("e", 1)]
+        trajectories = [*group("a", number, number), broken("b", 0), broken("b", 1), *lone]
+        assign_advantages(trajectories, RUN)
         replaced = broken("b", 0)
         replaced.replaced = True
         cut_off = [rollout("c", 1), broken("c", 1, Outcome.CANCELLED), *group("d", 0, 1)]
@@ -233,7 +236,7 @@ def test_a_run_that_goes_on_finds_what_it_would_have_found(tmp_path: Path) -> No
     before = FindingsFile(whole.folder.diagnosis).read()
     FindingsFile(whole.folder.diagnosis).keep_until(4)
     for number in (5, 6):
-        files = sorted(whole.folder.trajectories(number, "train").glob("[ab]_?.*"))
+        files = sorted(whole.folder.trajectories(number, "train").glob("[abe]_?.*"))
         found = [one for one in map(Trajectory.read, files) if not one.replaced]
         facts = {"policy/updates": 1, "policy/policy_entropy": 1 / number}
         resumed.check(StepFacts(number, facts, found, (0,)))

@@ -6,7 +6,7 @@ Metrics come from metrics.jsonl, rewards and failures from the trajectory files.
 from collections.abc import Iterable, Iterator
 
 from drydock.report.metrics import MetricsFile
-from drydock.rollout.outcome import Outcome
+from drydock.rollout.cut_group import was_cut_off
 from drydock.rollout.trajectory import Trajectory
 from drydock.training.diagnosis.facts import StepFacts, StepSummary, summary_of
 from drydock.training.diagnosis_config import DiagnosisConfig
@@ -29,15 +29,9 @@ def recall(folder: RunFolder, last: int, limits: DiagnosisConfig) -> list[StepSu
 
 
 def _of_whole_groups(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Without the groups that the step did not wait for: a rollout of theirs was cancelled, or was graded and got no
-    advantage. The step's checks never saw them."""
+    """Without the groups that the step did not wait for, which its checks never saw."""
     groups = by_task([one for one in trajectories if not one.replaced])
-    return [one for group in groups.values() if not any(map(_was_cut, group)) for one in group]
-
-
-def _was_cut(trajectory: Trajectory) -> bool:
-    ungraded = trajectory.outcome is Outcome.CANCELLED
-    return ungraded or (trajectory.reward is not None and trajectory.advantage is None)
+    return [one for group in groups.values() if not was_cut_off(group) for one in group]
 
 
 def _trajectories(folder: RunFolder, step: int) -> Iterator[Trajectory]:
