@@ -51,7 +51,13 @@ class RunFolder:
 
     @property
     def launcher_pid(self) -> Path:
+        """The driver's process id, a bare number; only there while the run goes on, or when its driver was killed."""
         return self.root / "launcher.pid"
+
+    @property
+    def launcher(self) -> Path:
+        """Which process `launcher_pid` names, whatever machine looks at it (`drydock.report.driver_process`)."""
+        return self.root / "launcher.json"
 
     @property
     def graph_svg(self) -> Path:

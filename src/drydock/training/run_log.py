@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from drydock.report.driver_process import DriverProcess
 from drydock.report.progress import RunProgress
 from drydock.report.run_marks import FAILED, FINISHED, STOPPED
 from drydock.training.run_folder import RunFolder
@@ -18,6 +19,9 @@ log = logging.getLogger(__name__)
 def logged_run(folder: RunFolder, config: str) -> Iterator[None]:
     """Run the block as the run of the folder: its configuration and process id there, how it failed in its log."""
     folder.config.write_text(config)
+    driver = DriverProcess.this()
+    if driver is not None:
+        driver.write(folder.launcher)
     folder.launcher_pid.write_text(f"{os.getpid()}\n")
     _open_log(folder)
     try:
@@ -32,6 +36,7 @@ def logged_run(folder: RunFolder, config: str) -> Iterator[None]:
         log.info(FINISHED)
     finally:
         folder.launcher_pid.unlink(missing_ok=True)
+        folder.launcher.unlink(missing_ok=True)
 
 
 def _open_log(folder: RunFolder) -> None:

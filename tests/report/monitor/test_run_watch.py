@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.trajectories import trajectory
@@ -17,9 +19,11 @@ from hypothesis import strategies as st
 
 from drydock.errors import Blame, UserError
 from drydock.report.monitor.life import Life
+from drydock.report.monitor.outcomes import OutcomeCount
 from drydock.report.monitor.panels import head
 from drydock.report.monitor.run_watch import RunWatch
 from drydock.report.monitor.settings import RunSettings
+from drydock.report.run_marks import STEPS
 from drydock.rollout.outcome import Outcome
 from drydock.training.diagnosis.finding import StepFinding
 from drydock.training.run_folder import RunFolder
@@ -27,6 +31,12 @@ from drydock.training.run_folder import RunFolder
 
 def watch(run: WatchedRun) -> RunWatch:
     return RunWatch(run.folder.root, RunFolder)
+
+
+def bytes_read() -> int:
+    """Of this process, from files, so far."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
 
 
 def ended_pid() -> int:
@@ -86,8 +96,31 @@ def test_a_killed_run_is_told_from_one_that_goes_on(run: WatchedRun) -> None:
     assert watch(run).poll().life.life is Life.KILLED
 
 
-def test_a_process_that_got_the_number_later_is_not_the_run(run: WatchedRun) -> None:
+@pytest.mark.parametrize("change", [{"boot_id": "another machine's"}, {"started": 1}])
+def test_another_process_with_the_number_is_not_the_run(run: WatchedRun, change: dict[str, Any]) -> None:
     with run.going_on():
+        own = json.loads(run.folder.launcher.read_text())
+        assert own["pid"] == int(run.folder.launcher_pid.read_text()) == os.getpid()
+        run.folder.launcher.write_text(json.dumps(own | change))
+        assert watch(run).poll().life.life is Life.KILLED
+        run.folder.launcher.write_text(json.dumps(own))
+        assert watch(run).poll().life.life is Life.RUNNING
+    assert not list(run.folder.root.glob("launcher.*"))
+
+
+@pytest.mark.parametrize(
+    "left", ["", "[1]", '{"pid": 1e999}', "[" * 100_000, '{"pid": 1, "boot_id": "x", "started": 2}']
+)
+def test_a_folder_that_names_no_process_of_that_number_is_judged_by_the_number(run: WatchedRun, left: str) -> None:
+    with run.going_on():
+        run.folder.launcher.write_text(left)
+        assert watch(run).poll().life.life is Life.RUNNING
+
+
+def test_a_process_that_is_younger_than_the_number_is_not_the_run(run: WatchedRun) -> None:
+    with run.going_on():
+        run.folder.launcher.unlink()
+        assert watch(run).poll().life.life is Life.RUNNING
         long_ago = 1.0
         os.utime(run.folder.launcher_pid, (long_ago, long_ago))
         assert watch(run).poll().life.life is Life.KILLED
@@ -157,6 +190,29 @@ def test_outcomes_come_with_blame_and_an_example(run: WatchedRun) -> None:
     assert counts[1].example == "fix: disk\nis full"
 
 
+@pytest.mark.parametrize("cut", ["cancelled", "graded in vain"])
+def test_a_group_that_the_step_did_not_wait_for_is_in_no_count(run: WatchedRun, cut: str) -> None:
+    broken = [
+        trajectory(task, None, repetition=one, outcome=Outcome.SANDBOX_ERROR, error=f"{task} broke")
+        for task, number in (("a", 5), ("b", 2))
+        for one in range(number)
+    ]
+    for one in broken:
+        one.blame = Blame.INFRASTRUCTURE
+    late = (
+        [trajectory("a", None, repetition=5, outcome=Outcome.CANCELLED)]
+        if cut == "cancelled"
+        else [trajectory("a", float(one), repetition=5 + one) for one in range(2)]
+    )
+    run.folder.config.write_text(run.config())
+    for one in (*broken[:5], *late):
+        one.write(run.folder.trajectories(1, "train"))
+    run.step(1, *broken[5:], trajectory("b", repetition=2))
+    counts = {one.outcome: one for one in watch(run).poll().outcomes}
+    assert (counts["sandbox_error"].count, counts["sandbox_error"].blames) == (2, (("infrastructure", 2),))
+    assert counts["sandbox_error"].example == "b: b broke"
+
+
 def test_findings_are_grouped_and_told_apart_by_whether_they_hold(run: WatchedRun) -> None:
     follower = watch(run)
     run.folder.config.write_text(run.config())
@@ -188,6 +244,39 @@ def test_what_cannot_be_read_is_said_and_left_out(run: WatchedRun) -> None:
     state = follower.poll()
     assert state.problems == ("1 line of metrics.jsonl cannot be read and left out",)
     assert (state.step, state.rows[-1].reward, state.rows[-1].seconds, state.job_id) == (3, None, None, "")
+
+
+def test_numbers_that_are_too_great_and_lists_that_are_too_deep_are_left_out(run: WatchedRun) -> None:
+    great, deep = f"1{'0' * 400}", "[" * 100_000
+    run.folder.config.write_text(f"{run.config()}\ndeep = {deep}")
+    assert watch(run).poll().problems == (f"{run.folder.config} cannot be read as a run's configuration",)
+    with run.going_on(max_training_steps=int(great)):
+        logging.getLogger("drydock.training.loop").info("%s %s", STEPS, great)
+        run.step(1, trajectory(), trajectory("fix", None, outcome=Outcome.SANDBOX_ERROR))
+        with run.folder.metrics.open("a") as stream:
+            stream.write(f'{{"step": {great}}}\n{{"step": 2, "a": {deep}\n')
+            stream.write(f'{{"step": 2, "outcome/x": {great}, "outcome/harness_error": 1, "timing/step": {great}}}\n')
+        for name, odd in (("a.json", deep), ("b.json", '{"task": "t", "outcome": "graded", "repetition": 1e999}')):
+            (run.folder.trajectories(2, "train") / name).parent.mkdir(parents=True, exist_ok=True)
+            (run.folder.trajectories(2, "train") / name).write_text(odd)
+        state = watch(run).poll()
+    assert state.problems == ("2 lines of metrics.jsonl cannot be read and left out",)
+    assert (state.step, state.steps, state.rows[-1].seconds) == (2, None, None)
+    assert state.outcomes == (OutcomeCount("harness_error", 1),)
+
+
+def test_the_configuration_is_read_again_when_it_changed(run: WatchedRun) -> None:
+    follower = watch(run)
+    run.folder.config.write_text(f"{run.config()}\n# {'x' * 100_000}\n")
+    follower.poll()
+    follower.poll()
+    before = bytes_read()
+    assert follower.poll().settings == RunSettings("watched", "tiny/model", False, 100, 0, False)
+    assert bytes_read() - before < 50_000
+    run.folder.config.write_text(run.config(max_training_steps=7))
+    settings = follower.poll().settings
+    assert settings is not None
+    assert settings.most_steps == 7
 
 
 def test_dropped_tasks_are_told(run: WatchedRun) -> None:

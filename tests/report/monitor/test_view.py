@@ -1,5 +1,6 @@
 """The live view, driven by keys, on runs that go on, are put back, end and vanish."""
 
+import logging
 import os
 import shutil
 import time
@@ -21,6 +22,8 @@ from drydock.report.monitor.view import MonitorApp
 from drydock.rollout.outcome import Outcome
 from drydock.training.diagnosis.finding import StepFinding
 from drydock.training.run_folder import RunFolder
+
+log = logging.getLogger("drydock.training.loop")
 
 SIZES = [(80, 24), (140, 45)]
 
@@ -122,6 +125,23 @@ async def test_the_cursor_follows_the_newest_step_until_it_is_moved(run: Watched
         run.evaluation(4, 0.75)
         await until(pilot, lambda: "0.750" in map(str, table.get_row_at(3)))
         assert table.row_count == 4
+
+
+async def test_who_reads_in_the_log_is_left_there(run: WatchedRun) -> None:
+    app = view(run)
+    async with app.run_test(size=(140, 45)) as pilot:
+        with run.going_on():
+            for number in range(30):
+                log.info("sentence %d", number)
+            tail = app.query_one("#log", RichLog)
+            await until(pilot, lambda: "sentence 29" in _page(app) and tail.scroll_offset.y == tail.max_scroll_y)
+            tail.focus()
+            await pilot.press("home")
+            await until(pilot, lambda: tail.scroll_offset.y == 0)
+            log.info("sentence 30")
+            await until(pilot, lambda: "sentence 30" in _page(app))
+            await pilot.pause()
+            assert tail.scroll_offset.y == 0
 
 
 async def test_r_looks_at_once(run: WatchedRun) -> None:

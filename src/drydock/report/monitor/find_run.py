@@ -34,8 +34,16 @@ def _no_run(named: Path) -> str:
 
 def _newest_in(folder: Path) -> Path | None:
     """Of the runs in a folder the one that wrote last."""
-    found = [one for one in folder.iterdir() if _is_run(one)] if folder.is_dir() else []
+    found = [one for one in folder.iterdir() if _seems_a_run(one)] if folder.is_dir() else []
     return max(found, key=lambda one: (_written(one), one.name), default=None)
+
+
+def _seems_a_run(folder: Path) -> bool:
+    """Whether it is a run; a folder that cannot be looked into is passed over, as nobody named it."""
+    try:
+        return _is_run(folder)
+    except OSError:
+        return False
 
 
 def _written(run: Path) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from drydock.report.monitor.line_follower import LineFollower
+from drydock.report.monitor.step_rows import number
 
 
 @dataclass(slots=True)
@@ -30,9 +31,9 @@ class JsonLines:
     def _record(self, line: bytes) -> dict[str, Any] | None:
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
-        if isinstance(record, dict) and type(record.get("step")) is int:
+        if isinstance(record, dict) and type(step := record.get("step")) is int and number(step) is not None:
             return record
         self.unreadable += 1
         return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from drydock.report.driver_process import DriverProcess
 from drydock.sandbox.records import start_time
 
 _SURE_S = 60.0
@@ -46,14 +47,20 @@ class RunLife:
                 return self.life.value
 
 
-def life_of(launcher_pid: Path, ended: RunLife) -> RunLife:
-    """The run whose driver's number stands in the file; `ended` is what its log says, if it has ended."""
+def life_of(launcher_pid: Path, launcher: Path, ended: RunLife) -> RunLife:
+    """The run whose driver's number stands in `launcher_pid`; `ended` is what its log says, if it has ended.
+
+    launcher: which process that is. Where a version of Drydock without this file wrote the folder, the process with the
+    number is taken for the driver unless it is younger than the number.
+    """
     try:
         written = launcher_pid.stat().st_mtime
         pid = int(launcher_pid.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ended
-    return RunLife(Life.RUNNING if _is_the_writer(pid, written) else Life.KILLED, pid)
+    driver = DriverProcess.read(launcher)
+    goes_on = driver.is_there if driver is not None and driver.pid == pid else _is_the_writer(pid, written)
+    return RunLife(Life.RUNNING if goes_on else Life.KILLED, pid)
 
 
 def _is_the_writer(pid: int, written: float) -> bool:

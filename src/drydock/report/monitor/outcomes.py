@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drydock.report.monitor.rollout_heads import rollout_heads
+from drydock.report.monitor.rollout_heads import RolloutHead, rollout_heads
 from drydock.report.monitor.step_rows import number
 
 _PREFIX = "outcome/"
@@ -24,7 +24,10 @@ class OutcomeCount:
 
 
 def outcomes_of(record: Mapping[str, Any], folders: Iterable[Path]) -> tuple[OutcomeCount, ...]:
-    """Of a step's record, most frequent first. Blame and message are read from the files in `folders`, if needed."""
+    """Of a step's record, most frequent first. Blame and message are read from the files in `folders`, if needed.
+
+    As in the record, only the rollouts of groups that the step waited for count.
+    """
     counts = {
         key.removeprefix(_PREFIX): int(count)
         for key, value in record.items()
@@ -33,7 +36,7 @@ def outcomes_of(record: Mapping[str, Any], folders: Iterable[Path]) -> tuple[Out
     blames: dict[str, Counter[str]] = {name: Counter() for name in counts}
     examples: dict[str, str] = {}
     if counts.keys() - {_GRADED}:
-        for head in (head for folder in folders for head in rollout_heads(folder) if not head.replaced):
+        for head in _of_whole_groups(head for folder in folders for head in rollout_heads(folder)):
             if head.outcome in blames and head.blame:
                 blames[head.outcome][head.blame] += 1
             if head.error:
@@ -42,3 +45,13 @@ def outcomes_of(record: Mapping[str, Any], folders: Iterable[Path]) -> tuple[Out
         OutcomeCount(name, count, tuple(blames[name].most_common()), examples.get(name, ""))
         for name, count in sorted(counts.items(), key=lambda item: -item[1])
     )
+
+
+def _of_whole_groups(heads: Iterable[RolloutHead]) -> list[RolloutHead]:
+    from drydock.rollout.cut_group import was_cut_off  # its package takes long to import
+
+    groups: dict[str, list[RolloutHead]] = {}
+    for head in heads:
+        if not head.replaced:
+            groups.setdefault(head.task, []).append(head)
+    return [head for group in groups.values() if not was_cut_off(group) for head in group]

@@ -51,7 +51,7 @@ def step_table(state: RunState, rows: dict[int, tuple[str, ...]], width: int) ->
 
 
 def as_json(state: RunState, steps: int = STEPS) -> dict[str, Any]:
-    """Everything that the live view shows, as plain data: names as in metrics.jsonl's rows, times in seconds."""
+    """What the live view shows but the log, as plain data; steps and evaluations as in StepRow and Evaluation."""
     return {
         "run_folder": str(state.root),
         "run_name": state.name,

@@ -50,7 +50,7 @@ class RolloutHead:
                 turns=int(fields.get("turns") or 0),
                 replaced=bool(fields.get("replaced")),
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
 

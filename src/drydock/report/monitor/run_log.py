@@ -12,6 +12,8 @@ from drydock.report.run_marks import FAILED, FINISHED, STEPS, STOPPED
 
 TAIL_LINES = 200
 _LINE_CHARS = 600
+_DIGITS = 9
+"""A longer number is no count of steps."""
 _SENTENCE = re.compile(r"\S+ \S+ [A-Z]+ (drydock\.[\w.]+): (.*)")
 _METRICS = "drydock.metrics"
 _UNKNOWN = RunLife(Life.OVER)
@@ -52,7 +54,7 @@ class RunLog:
     def _hear(self, sentence: str) -> None:
         if sentence.startswith(STEPS):
             number = sentence.removeprefix(STEPS).strip()
-            self.steps, self.ended = int(number) if number.isdecimal() else None, _UNKNOWN
+            self.steps, self.ended = int(number) if number.isdecimal() and len(number) <= _DIGITS else None, _UNKNOWN
         elif sentence == FINISHED:
             self.ended = RunLife(Life.FINISHED)
         elif sentence == STOPPED:

@@ -15,8 +15,8 @@ from drydock.report.used import Used
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """settings: None until there is a readable `config.toml`. steps: of the whole run, None where not known, and of an
-    evaluation on its own.
+    """settings: None until there is a readable `config.toml`. step: the last one that is done, 0 before the first.
+    steps: of the whole run, None where not known, and of an evaluation on its own.
 
     since_last_s: since the last record of metrics.jsonl, None without one. after_evaluation: that record is one of an
     evaluation. step_s: what a step takes. rest_s: estimated time to the end, of a run that goes on. under_way: rollouts
@@ -28,6 +28,7 @@ class RunState:
     settings: RunSettings | None
     life: RunLife
     job_id: str
+    step: int
     steps: int | None
     since_last_s: float | None
     after_evaluation: bool
@@ -53,11 +54,6 @@ class RunState:
     def supervised(self) -> bool:
         """Whether the run learns from conversations: it has losses in place of rewards."""
         return self.settings is not None and self.settings.supervised
-
-    @property
-    def step(self) -> int:
-        """The last step that is done, 0 before the first."""
-        return self.rows[-1].step if self.rows else 0
 
     @property
     def is_running(self) -> bool:

@@ -15,7 +15,7 @@ from drydock.report.monitor.outcomes import OutcomeCount, outcomes_of
 from drydock.report.monitor.run_files import RunFiles
 from drydock.report.monitor.run_log import RunLog
 from drydock.report.monitor.run_state import RunState, time_left
-from drydock.report.monitor.settings import RunSettings
+from drydock.report.monitor.settings import RunSettings, SettingsFile
 from drydock.report.monitor.step_rows import StepRows
 
 
@@ -30,6 +30,7 @@ class RunWatch:
     files_of: Callable[[Path, str], RunFiles]
     files: RunFiles = field(init=False)
     _settings: RunSettings | None = None
+    _config: SettingsFile = field(init=False)
     _metrics: JsonLines = field(init=False)
     _diagnosis: JsonLines = field(init=False)
     _dropped: JsonLines = field(init=False)
@@ -62,13 +63,14 @@ class RunWatch:
         return self._state()
 
     def _read_settings(self) -> None:
-        found = RunSettings.read(self.files.config)
+        found = self._config.poll()
         if found is not None and (self._settings is None or found.run_name != self._settings.run_name):
             self._name_files(found.run_name)
         self._settings = found or self._settings
 
     def _name_files(self, run_name: str) -> None:
         self.files = files = self.files_of(self.root, run_name)
+        self._config = SettingsFile(files.config)
         self._metrics, self._diagnosis = JsonLines(files.metrics), JsonLines(files.diagnosis)
         self._dropped, self._log = JsonLines(files.dropped_tasks), RunLog(files.log)
         self._rows, self._findings, self._tasks, self._outcomes = StepRows(), Findings(), [], ()
@@ -81,23 +83,23 @@ class RunWatch:
         for record in records:
             self._rows.add(record)
         if len(self._rows.rows) > steps:
-            folder = self.files.trajectories(self._rows.rows[-1].step, "train")
+            folder = self.files.trajectories(self._rows.step, "train")
             self._outcomes = outcomes_of(self._rows.last, [folder])
 
     def _state(self) -> RunState:
         rows, settings = self._rows, self._settings
-        step = rows.rows[-1].step if rows.rows else 0
-        life = life_of(self.files.launcher_pid, self._log.ended)
+        life = life_of(self.files.launcher_pid, self.files.launcher, self._log.ended)
         running = life.life is Life.RUNNING
         steps = self._log.steps or (settings.most_steps if settings and rows.rows else None)
         since, step_s, rest = _age_s(self.files.metrics), rows.step_s, None
         if running and settings and steps and step_s is not None and since is not None:
-            rest = time_left(settings, step, steps, step_s, rows.evaluation_s, since)
+            rest = time_left(settings, rows.step, steps, step_s, rows.evaluation_s, since)
         return RunState(
             root=self.root,
             settings=settings,
             life=life,
             job_id=_text(self.files.job_id),
+            step=rows.step,
             steps=steps,
             since_last_s=since if rows.rows or rows.evaluations else None,
             after_evaluation=rows.evaluated_last,
@@ -107,8 +109,8 @@ class RunWatch:
             rows=tuple(rows.rows),
             evaluations=tuple(rows.evaluations),
             outcomes=self._outcomes,
-            standing=self._findings.standing(step),
-            past=self._findings.past(step),
+            standing=self._findings.standing(rows.step),
+            past=self._findings.past(rows.step),
             dropped=tuple(self._tasks),
             used=rows.used,
             log_tail=tuple(self._log.tail),

@@ -86,6 +86,11 @@ class StepRows:
         self.last = record
 
     @property
+    def step(self) -> int:
+        """The last step that is done, 0 before the first."""
+        return self.rows[-1].step if self.rows else 0
+
+    @property
     def step_s(self) -> float | None:
         """What a step takes: the median of the last ten."""
         return _median([row.seconds for row in self.rows[-_RECENT:]])
@@ -97,10 +102,13 @@ class StepRows:
 
 
 def number(value: object) -> float | None:
-    """A finite number as it is, anything else as None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    """A finite number as it is, anything else as None; so is a whole number that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _median(values: list[float | None]) -> float | None:

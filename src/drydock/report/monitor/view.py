@@ -14,12 +14,12 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.widgets import DataTable, Footer, RichLog, Static
+from textual.widgets import DataTable, Footer, Static
 
 from drydock.errors import DrydockError
+from drydock.report.monitor.log_tail import LogTail
 from drydock.report.monitor.panels import curve, dropped, evaluation_line, findings, head, outcomes
 from drydock.report.monitor.rollouts_screen import RolloutsScreen
-from drydock.report.monitor.run_log import TAIL_LINES
 from drydock.report.monitor.run_state import RunState
 from drydock.report.monitor.run_watch import RunWatch
 from drydock.report.monitor.step_table import StepTable
@@ -49,7 +49,7 @@ class MonitorApp(App[None]):
 
     def compose(self) -> ComposeResult:
         self.head, self.curve, self.notes = Static(id="head"), Static(id="curve"), Static(id="notes-text")
-        self.table, self.log_tail = StepTable(), RichLog(id="log", max_lines=TAIL_LINES)
+        self.table, self.log_tail = StepTable(), LogTail()
         yield self.head
         with Horizontal(id="upper"):
             yield self.curve
@@ -94,16 +94,13 @@ class MonitorApp(App[None]):
         if isinstance(state, str):
             self.head.update(Text(state, style="red"))
             return
-        before, self.state = self.state, state
+        self.state = state
         notes = [*findings(state), *outcomes(state), *dropped(state), *evaluation_line(state)]
         self.head.update(_joined(head(state)))
         self.notes.update(_joined(notes))
         self.table.show(state)
         self._draw_curve()
-        if before is None or before.log_tail != state.log_tail:
-            self.log_tail.clear()
-            for line in state.log_tail:
-                self.log_tail.write(Text(line))
+        self.log_tail.show(state.log_tail)
 
     def _draw_curve(self) -> None:
         size = self.curve.content_size
