@@ -11,11 +11,12 @@ import os
 import sys
 import time
 
-PROPERTIES = {"text": {"type": "string", "title": "Text"}, "count": {"type": "integer"}}
+PROPERTIES = {"text": {"type": "string", "title": "Text"}, "count": {"type": "integer", "maximum": 1000_000}}
 
 
 def write(message):
-    sys.stdout.write(json.dumps(message, ensure_ascii=False) + "\n")
+    line = json.dumps(message, ensure_ascii=False)
+    sys.stdout.write((json.dumps(message) if "\ud800" in line else line) + "\n")
     sys.stdout.flush()
 
 
@@ -77,6 +78,20 @@ class Tools:
 
     def structured(self, arguments):
         return {"content": [], "structuredContent": {"celsius": 21.5}}
+
+    def repeat(self, arguments):
+        return {"content": [], "structuredContent": {arguments["text"]: [arguments["text"]]}}
+
+    def broken(self, arguments):
+        return "half a pair: \ud800"
+
+    def pings(self, arguments):
+        asked = {"jsonrpc": "2.0", "id": arguments["text"], "method": "ping"}
+        sys.stdout.write(f"{json.dumps(asked)}\n" * arguments["count"])
+        sys.stdout.flush()
+        for _ in range(arguments["count"]):
+            sys.stdin.readline()
+        return "answered"
 
 
 def described(name):

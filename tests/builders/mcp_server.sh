@@ -1,5 +1,5 @@
 #!/bin/bash
-# An MCP server that needs nothing but bash, for sandboxes without Python: `mcp_server.sh [crash]`.
+# An MCP server that needs nothing but bash, for sandboxes without Python: `mcp_server.sh [crash | SECONDS]`; the tool `silent` takes SECONDS.
 if [ "$1" = crash ]; then echo "the database is not there" >&2; exit 1; fi
 
 tool() { printf '{"name":"%s","description":"Do %s.","inputSchema":{"type":"object","properties":{%s}}}' "$1" "$1" "$2"; }
@@ -22,7 +22,7 @@ while IFS= read -r line; do
     else text "text and summary are needed" true; fi
     ;;
   *'"name":"die"'*) echo "it is all over" >&2; exit 3 ;;
-  *'"name":"silent"'*) sleep 600 ;;
+  *'"name":"silent"'*) sleep "${1:-600}" ;;
   *'"name":"terminal"'*) text "the other terminal" ;;
   *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"unknown tool"}}\n' "$id" ;;
   esac

@@ -1,16 +1,17 @@
 """MCP servers for tests, started as the agent starts those of a task."""
 
 import asyncio
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harbor.environments.base import BaseEnvironment
+from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.models.task.config import MCPServerConfig
 
 from drydock.harness.custom_tool import ToolRefused
@@ -49,6 +50,60 @@ async def called(servers: TaskServers, name: str, **arguments: Any) -> str:
         return f"error: {refusal}"
 
 
+@dataclass(slots=True)
+class Watched:
+    """What an environment was asked to run since it is watched; `after` is awaited with each script that ran."""
+
+    environment: BaseEnvironment
+    scripts: list[str] = field(default_factory=list)
+    after: Callable[[str], Awaitable[None]] | None = None
+
+    def __post_init__(self) -> None:
+        run = self.environment.exec
+
+        async def exec_watched(command: str, **options: Any) -> ExecResult:
+            self.scripts.append(command)
+            done = await run(command, **options)
+            if self.after is not None:
+                await self.after(command)
+            return done
+
+        self.environment.exec = exec_watched
+
+    @property
+    def homes(self) -> set[Path]:
+        """The directories of the servers that were started."""
+        return {Path(found) for script in self.scripts for found in re.findall(r"/tmp/\.mcp-[0-9a-f]{12}", script)}
+
+    def left(self) -> set[Path]:
+        """Directories of these servers, and processes that have to do with one."""
+        names = [str(home) for home in self.homes]
+        found = {home for home in self.homes if home.exists()}
+        for process in Path("/proc").glob("[0-9]*") if names else ():
+            try:
+                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                opened = [str(link.readlink()) for link in (process / "fd").iterdir()]
+            except OSError:
+                continue
+            if any(name in one for one in (*words, *opened) for name in names):
+                found.add(process)
+        return found
+
+    async def nothing_is_left(self) -> None:
+        """Raises AssertionError where something still is after 2 s."""
+        for _ in range(40):
+            if not self.left():
+                return
+            await asyncio.sleep(0.05)
+        assert self.left() == set()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Listening:
     """A server as a task lists it, and its process."""
@@ -60,9 +115,7 @@ class Listening:
 @asynccontextmanager
 async def listening(transport: str, *options: str) -> AsyncIterator[Listening]:
     """The server of `mcp_sdk_server.py` on a port of this machine."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, str(SDK_SCRIPT), transport, str(port), *options]
     process = await asyncio.to_thread(subprocess.Popen, command)
     path = "sse" if transport == "sse" else "mcp"

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +123,32 @@ async def test_every_step_has_the_servers_and_the_verifier_has_none(tmp_path, ru
     assert len(trajectory.record.tool_sets) == 1
 
 
+def sleeping(marker: str) -> bool:
+    """Whether a process of this machine sleeps as long as `marker` says, which no other test does."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cmdline").read_bytes() == f"sleep\0{marker}\0".encode():
+                return True
+    return False
+
+
 async def test_a_rollout_that_is_cancelled_while_a_server_is_silent_ends_at_once(tmp_path, serve, settings, spec_for):
-    task = with_server(tmp_path / "t")
+    marker = f"600.{os.getpid()}"
+    task = with_server(tmp_path / "t", marker)
     async with serve([tool_call("silent")]) as proxy:
         local = settings.model_copy(update={"environment": "local"})
-        rollout = asyncio.create_task(run_rollout(spec_for(task), local, proxy))
-        await asyncio.sleep(2)
+        rollout = asyncio.create_task(run_rollout(spec_for(task), local, proxy, tmp_path / "out"))
+        async with asyncio.timeout(60):
+            while not sleeping(marker):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert not rollout.done()
         rollout.cancel()
         async with asyncio.timeout(20):
-            await asyncio.wait([rollout])
+            with pytest.raises(asyncio.CancelledError):
+                await rollout
+    assert not sleeping(marker)
+    written = Trajectory.read(tmp_path / "out" / "t_0.error")
+    assert (written.outcome, written.blame, written.turns) == (Outcome.CANCELLED, Blame.USER, 1)
 
 
 async def test_the_servers_run_as_the_agents_user(tmp_path, run):

@@ -28,12 +28,11 @@ from drydock.rollout.task_fault import Fault, Graded
 from drydock.rollout.task_folder import flaws_of, has_solution, stated_reward
 from drydock.rollout.trial import run_trial
 
-NOTHING = NOP
 SOLVE = "oracle"
-"""Harbor's agents that do nothing and carry out the task's solution; see `idle_agent` for tasks with MCP servers."""
+"""Harbor's agent that carries out the task's solution."""
 
 _SHOWN_CHARS = 1_500
-_DOING = {NOTHING: "doing nothing", SOLVE: "carrying out the solution"}
+_DOING = {NOP: "doing nothing", SOLVE: "carrying out the solution"}
 
 
 class TaskCheck(BaseModel):
@@ -105,7 +104,7 @@ class _Runner:
         spec = RolloutSpec(task=folder.name, task_path=folder, step=0, split="train", repetition=number)
         trial_dir = self.work_dir / spec.rollout_id
         async with self.slots:
-            chosen = idle_agent(folder) if agent == NOTHING else agent
+            chosen = idle_agent(folder) if agent == NOP else agent
             end = await run_trial(spec, self.settings.model_copy(update={"agent": chosen}))
             printed = await asyncio.to_thread(_printed, trial_dir)
             await asyncio.to_thread(shutil.rmtree, trial_dir, True)
@@ -142,22 +141,22 @@ async def _runs(folder: Path, runs: int, runner: _Runner, result: TaskCheck) -> 
     solvable = has_solution(folder)
     if not solvable:
         result.faults.append(task_fault.no_solution(str(folder)))
-    first = await runner.run(folder, NOTHING, 0)
+    first = await runner.run(folder, NOP, 0)
     if isinstance(first, Fault):
         result.faults.append(first)
         return [], []
-    agents = [NOTHING] * (runs - 1) + [SOLVE] * (runs if solvable else 0)
+    agents = [NOP] * (runs - 1) + [SOLVE] * (runs if solvable else 0)
     async with asyncio.TaskGroup() as group:
         others = [group.create_task(runner.run(folder, agent, n)) for n, agent in enumerate(agents, start=1)]
     ends: list[tuple[str, Graded | Fault]] = [
-        (NOTHING, first),
+        (NOP, first),
         *((agent, one.result()) for agent, one in zip(agents, others, strict=True)),
     ]
     for _, end in ends:
         if isinstance(end, Fault) and end not in result.faults:
             result.faults.append(end)
     nothing, solution = (
-        [end for agent, end in ends if agent == wanted and isinstance(end, Graded)] for wanted in (NOTHING, SOLVE)
+        [end for agent, end in ends if agent == wanted and isinstance(end, Graded)] for wanted in (NOP, SOLVE)
     )
     return nothing, solution
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from builders.bash_environment import BashEnvironment, bash_environment
-from builders.mcp_sessions import SDK_SCRIPT, called, listening, started
+from builders.mcp_http import answer, http, replying
+from builders.mcp_sessions import SDK_SCRIPT, Watched, called, free_port, listening, started
 from builders.sandbox_environment import build_environment
 from harbor.models.task.config import MCPServerConfig
 
 from drydock.errors import TaskError
+from drydock.harness.failures import SandboxCommandFailed
+from drydock.harness.mcp import servers as servers_module
 from drydock.sandbox.environment import SandboxEnvironment
 from drydock.sandbox.host import HostEnvironment
 
@@ -22,20 +25,26 @@ TOKEN = "sesame-open-quietly"
 
 @pytest.fixture
 async def bash(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
-    """Whatever a test does, no file of its requests is left."""
-    before = set(Path("/tmp").glob(".mcp-*"))
     environment = bash_environment(tmp_path)
     await environment.start(force_build=False)
     yield environment
     await environment.stop(delete=True)
-    assert set(Path("/tmp").glob(".mcp-*")) <= before
+
+
+@pytest.fixture
+async def watched(bash: BashEnvironment) -> AsyncIterator[Watched]:
+    """Whatever a test does, nothing of its requests is left."""
+    watched = Watched(bash)
+    yield watched
+    watched.after = None
+    await watched.nothing_is_left()
 
 
 @pytest.mark.parametrize(
     ("transport", "option"),
     [("streamable-http", ""), pytest.param("streamable-http", "json", marks=pytest.mark.slow), ("sse", "")],
 )
-async def test_tools_are_called(bash, transport, option):
+async def test_tools_are_called(bash, watched, transport, option):
     async with (
         listening(transport, *option.split()) as there,
         started(bash, there.server, max_output_chars=2_000_000) as servers,
@@ -51,7 +60,7 @@ async def test_tools_are_called(bash, transport, option):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-async def test_a_call_that_takes_too_long_is_given_up(bash, transport):
+async def test_a_call_that_takes_too_long_is_given_up(bash, watched, transport):
     async with listening(transport) as there, started(bash, there.server, timeout_s=1) as servers:
         assert "did not answer within 1 s" in await called(servers, "sleep", seconds=30)
         assert await called(servers, "add", first=1, second=2) == "3"
@@ -61,7 +70,7 @@ async def test_a_call_that_takes_too_long_is_given_up(bash, transport):
 @pytest.mark.parametrize(
     ("transport", "said"), [("streamable-http", "Failed to connect"), ("sse", "ended with exit code")]
 )
-async def test_a_server_that_goes_away_is_told_to_the_model(bash, transport, said):
+async def test_a_server_that_goes_away_is_told_to_the_model(bash, watched, transport, said):
     async with listening(transport) as there, started(bash, there.server) as servers:
         await called(servers, "add", first=1, second=2)
         there.process.kill()
@@ -80,7 +89,7 @@ async def test_a_server_that_goes_away_is_told_to_the_model(bash, transport, sai
         pytest.param("sse", "/mcp", "it answered with HTTP status", marks=pytest.mark.slow),
     ],
 )
-async def test_an_address_that_is_no_server_is_the_tasks_fault(bash, transport, path, said):
+async def test_an_address_that_is_no_server_is_the_tasks_fault(bash, watched, transport, path, said):
     async with listening("streamable-http") as there:
         wrong = there.server.model_copy(
             update={"transport": transport, "url": f"{there.server.url}".replace("/mcp", path)}
@@ -91,19 +100,85 @@ async def test_an_address_that_is_no_server_is_the_tasks_fault(bash, transport, 
 
 
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-async def test_nobody_at_the_address_is_the_tasks_fault(bash, transport):
+async def test_nobody_at_the_address_is_the_tasks_fault(bash, watched, transport):
     server = MCPServerConfig.model_validate({"name": "m", "transport": transport, "url": "http://127.0.0.1:9/mcp"})
     with pytest.raises(TaskError, match=r"(?s)the MCP server 'm' .* exit code 7.*curl: \(7\)"):
         async with started(bash, server):
             pass
 
 
-async def test_only_http_is_fetched(bash):
+async def test_only_http_is_fetched(bash, watched):
     server = MCPServerConfig(name="m", transport="streamable-http", url="file:///etc/passwd")
     with pytest.raises(TaskError, match=r"(?s)Protocol .?file.? ") as failure:
         async with started(bash, server):
             pass
     assert "root:" not in str(failure.value)
+
+
+def complete(message: dict) -> str:
+    return http(answer(message) + "\n")
+
+
+def streamed(message: dict) -> str:
+    return http(f"data: {answer(message)}\n\n", "text/event-stream")
+
+
+async def test_a_reply_that_ends_its_line_and_comes_before_the_end_is_read(bash, watched):
+    async with replying(complete) as odd, started(bash, odd) as servers:
+        assert await called(servers, "greet") == "hello"
+    async with replying(lambda _: http("no such\npage\n", "text/plain", "404 Not Found")) as odd:
+        with pytest.raises(TaskError, match="HTTP status 404 Not Found: no such\npage; mend"):
+            async with started(bash, odd):
+                pass
+
+
+async def test_an_answer_counts_although_its_request_cannot_be_stopped(bash, watched):
+    async def too_long(script: str) -> None:
+        if script.startswith("over()"):
+            raise TimeoutError
+
+    async with replying(streamed, stays_s=1) as odd, started(bash, odd) as servers:
+        watched.after = too_long
+        assert await called(servers, "greet") == "hello"
+        watched.after = None
+
+
+@pytest.mark.parametrize("address", ["http://[x", "/m\x00", "/m\x01", f"/{'m' * 9_000}", "http://elsewhere/m"])
+async def test_a_stream_that_names_no_usable_address_is_the_tasks_fault(bash, watched, address):
+    stream = http(f"event: endpoint\ndata: {address}\n\n", "text/event-stream")
+    async with replying(lambda _: stream, transport="sse", stays_s=5) as odd:
+        with pytest.raises(TaskError, match=r"'odd' of the task did not start: it names (an|no) address"):
+            async with started(bash, odd):
+                pass
+
+
+async def test_a_stream_whose_end_hangs_leaves_no_directory(bash, watched, monkeypatch):
+    monkeypatch.setattr(servers_module, "CLOSE_LIMIT_S", 0.3)
+
+    async def hang(script: str) -> None:
+        if script.startswith("over()"):
+            await asyncio.Event().wait()
+
+    watched.after = hang
+    before = asyncio.all_tasks()
+    async with replying(lambda _: http("", "text/event-stream", "404 No"), transport="sse", stays_s=0) as odd:
+        with pytest.raises(TaskError, match="HTTP status 404 No"):
+            async with started(bash, odd):
+                pass
+        assert asyncio.all_tasks() - before == set()
+    assert not [home for home in watched.homes if home.exists()]
+
+
+async def test_headers_that_do_not_get_into_the_sandbox_are_not_waited_for(bash, watched, monkeypatch):
+    async def upload(source: str, target: str) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(servers_module, "START_LIMIT_S", 0.5)
+    bash.upload_file = upload
+    async with replying(complete) as odd, asyncio.timeout(10):
+        with pytest.raises(SandboxCommandFailed, match="headers could not be put into the sandbox"):
+            async with started(bash, odd, headers={"odd": {"Authorization": TOKEN}}):
+                pass
 
 
 @pytest.fixture
@@ -119,12 +194,13 @@ async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 @pytest.mark.parametrize("transport", ["streamable-http", pytest.param("sse", marks=pytest.mark.slow)])
 async def test_headers_reach_the_server_and_nobody_else(host, transport, caplog):
     caplog.set_level(logging.DEBUG)
-    serve = shlex.join([sys.executable, str(SDK_SCRIPT), transport, "18080", TOKEN])
+    port, watched = free_port(), Watched(host)
+    serve = shlex.join([sys.executable, str(SDK_SCRIPT), transport, f"{port}", TOKEN])
     await host.exec(
-        f"setsid {serve} >/dev/null 2>&1 & until curl -s 127.0.0.1:18080; do sleep 0.1; done", timeout_sec=30
+        f"setsid {serve} >/dev/null 2>&1 & until curl -s 127.0.0.1:{port}; do sleep 0.1; done", timeout_sec=30
     )
     path = "sse" if transport == "sse" else "mcp"
-    url = f"http://127.0.0.1:18080/{path}"
+    url = f"http://127.0.0.1:{port}/{path}"
     server = MCPServerConfig.model_validate({"name": "weather", "transport": transport, "url": url})
     secrets = [TOKEN, f"Bearer {TOKEN}"]
     with pytest.raises(TaskError) as failure:
@@ -138,13 +214,15 @@ async def test_headers_reach_the_server_and_nobody_else(host, transport, caplog)
         host, server, headers={"weather": {"Authorization": f"Bearer {TOKEN}"}}, secrets=secrets
     ) as servers:
         assert await called(servers, "whoami") == "your token is [hidden]"
-        files = (await host.exec("stat -c %a /tmp/.mcp-*/headers")).stdout
+        homes = " ".join(map(str, watched.homes))
+        files = (await host.exec(f"for home in {homes}; do stat -c %a $home/headers; done 2>/dev/null")).stdout
         assert files == "600\n"
-        sleeping = asyncio.create_task(called(servers, "sleep", seconds=1))
-        await asyncio.sleep(0.3)
-        visible = await host.exec("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-        assert "curl" in (visible.stdout or "")
-        assert (visible.stdout or "").count(TOKEN) == 1  # the server itself
+        sleeping = asyncio.create_task(called(servers, "sleep", seconds=2))
+        visible: list[str] = []
+        while url not in visible:
+            assert not sleeping.done()
+            visible = ((await host.exec("cat /proc/[0-9]*/cmdline | tr '\\0\\n' '\\n '")).stdout or "").split("\n")
+        assert sum(word.count(TOKEN) for word in visible) == 1  # the server itself
         assert await sleeping == "awake"
-    assert (await host.exec("ls -A /tmp | grep mcp-")).stdout == ""
+    assert (await host.exec(f"ls -d {homes} 2>/dev/null")).stdout == ""
     assert TOKEN not in caplog.text

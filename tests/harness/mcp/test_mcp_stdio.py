@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders.bash_environment import BashEnvironment, bash_environment
-from builders.mcp_sessions import SDK_SCRIPT, called, scripted, started
+from builders.mcp_sessions import SDK_SCRIPT, Watched, called, scripted, started
 
 from drydock.errors import TaskError
 from drydock.harness.failures import SandboxCommandFailed
@@ -21,33 +21,21 @@ ENDED = (
 )
 
 
-def of_servers() -> set[str]:
-    """Directories of servers on this machine, and processes that belong to one or have one of its pipes open."""
-    found = {path.name for path in Path("/tmp").glob(".mcp-*")}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            opened = [str(link.readlink()) for link in (process / "fd").iterdir()]
-        except OSError:
-            continue
-        if any(one.startswith("/tmp/.mcp-") or one.endswith("mcp_server.py") for one in (*words, *opened)):
-            found.add(process.name)
-    return found
-
-
 @pytest.fixture
 async def bash(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
-    """Whatever a test does, nothing of its servers is left."""
-    before = of_servers()
     environment = bash_environment(tmp_path)
     await environment.start(force_build=False)
     yield environment
     await environment.stop(delete=True)
-    for _ in range(40):
-        if of_servers() <= before:
-            break
-        await asyncio.sleep(0.05)
-    assert of_servers() <= before
+
+
+@pytest.fixture(autouse=True)
+async def watched(bash: BashEnvironment) -> AsyncIterator[Watched]:
+    """Whatever a test does, nothing of its servers is left."""
+    watched = Watched(bash)
+    yield watched
+    watched.after = None
+    await watched.nothing_is_left()
 
 
 async def test_tools_are_listed_page_by_page_and_called(bash):
@@ -101,10 +89,9 @@ async def test_a_dead_server_is_told_to_the_model_every_time(bash):
         assert await called(servers, "echo") == ENDED
 
 
-async def test_a_server_that_the_agent_kills_is_gone(bash):
-    before = set(Path("/tmp").glob(".mcp-*"))
+async def test_a_server_that_the_agent_kills_is_gone(bash, watched):
     async with started(bash, scripted()) as servers:
-        (home,) = [path for path in Path("/tmp").glob(".mcp-*") if path not in before]
+        (home,) = watched.homes
         shell = (home / "pid").read_text().strip()
         children = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
         (server,) = [pid for pid in children if Path(f"/proc/{pid}/exe").resolve() == Path(sys.executable).resolve()]
@@ -210,6 +197,49 @@ async def test_standard_error_is_kept_to_its_end_and_bounded(bash):
             pass
     assert "line 2999" in str(failure.value)
     assert len(str(failure.value)) < 3_000
+
+
+async def test_a_secret_on_standard_error_is_hidden_wherever_it_is_cut(bash):
+    secret = "open-sesame-and-be-quick-about-it"
+    noise = f"import sys\nfor before in (1990, 1500): print('x' * before + '{secret}', file=sys.stderr)\nsys.exit(4)"
+    (bash.root / "noise.py").write_text(noise)
+    with pytest.raises(TaskError) as failure:
+        async with started(bash, scripted("noisy", script="noise.py"), secrets=[secret]):
+            pass
+    assert f"{'x' * 1500}[hidden]" in str(failure.value)
+    assert not [part for part in secret.split("-") if len(part) > 3 and part in str(failure.value)]
+
+
+async def test_secrets_are_hidden_in_strings_and_break_no_schema(bash):
+    said = 'say "é\\'
+    async with started(bash, scripted(), secrets=["1000000", said]) as servers:
+        assert servers.tools[0].schema["function"]["parameters"]["properties"]["count"]["maximum"] == 1_000_000
+        assert await called(servers, "repeat", text=said) == '{"[hidden]": ["[hidden]"]}'
+
+
+async def test_half_a_surrogate_pair_is_replaced(bash):
+    async with started(bash, scripted()) as servers:
+        assert await called(servers, "broken") == "half a pair: \N{REPLACEMENT CHARACTER}"
+
+
+async def test_a_server_that_asks_too_much_at_once_is_given_up(bash):
+    async with started(bash, scripted(), scripted("long", "--names", "pings")) as servers:
+        assert await called(servers, "scripted_pings", text="p", count=20) == "answered"
+        assert "it asks the client more at once" in await called(servers, "scripted_pings", text="p", count=1_000)
+        assert "it asks the client more at once" in await called(servers, "long_pings", text="p" * 20_000, count=6)
+
+
+async def test_a_closing_that_hangs_is_cancelled(bash, watched, monkeypatch):
+    monkeypatch.setattr(servers_module, "CLOSE_LIMIT_S", 0.3)
+
+    async def hang(script: str) -> None:
+        if script.startswith("over()"):
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    async with started(bash, scripted()):
+        watched.after = hang
+    assert asyncio.all_tasks() <= before
 
 
 @pytest.mark.slow

@@ -97,6 +97,11 @@ def test_an_argument_that_the_sdk_takes_is_renamed_for_the_model_only():
     assert offered.for_the_server({"security_risk_": "high", "x": 1}) == {"security_risk": "high", "x": 1}
 
 
+def test_a_required_argument_without_a_name_is_left_out():
+    (offered,) = offered_tools([("s", [tool("t", properties={"a": {}}, required=[["a"], "a", {}])])], OWN)
+    assert offered.schema["function"]["parameters"]["required"] == ["a"]
+
+
 def test_tools_without_parameters_or_description_have_empty_ones():
     (offered,) = offered_tools([("s", [{"name": "t"}])], OWN)
     assert offered.schema["function"] == {

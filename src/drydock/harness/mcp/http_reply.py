@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 
 from drydock.harness.mcp.event_stream import EventStream
 from drydock.harness.mcp.failures import NoAnswer
+from drydock.harness.mcp.hiding import Hiding
 
 MAX_BODY_CHARS = 4 << 20
+"""Of a reply without its events, its head included; and of one event."""
+
 SHOWN_CHARS = 500
 """Of the body of a reply that is an error."""
 
@@ -16,8 +19,12 @@ _STATUS = re.compile(r"HTTP/[\d.]+ (\d{3})(?: (.*))?")
 
 @dataclass(slots=True)
 class HttpReply:
-    """status: 0 until it has come. headers: by name in lower case. body: lines of what is no event stream."""
+    """status: 0 until it has come. headers: by name in lower case. body: lines of what is no event stream.
 
+    hide: for what is shown of it.
+    """
+
+    hide: Hiding = field(default_factory=Hiding)
     status: int = 0
     reason: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -27,6 +34,11 @@ class HttpReply:
     _taken_chars: int = 0
 
     @property
+    def has_head(self) -> bool:
+        """Whether all headers have come."""
+        return not self._in_head
+
+    @property
     def is_stream(self) -> bool:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower() == "text/event-stream"
 
@@ -34,16 +46,17 @@ class HttpReply:
         """Take lines without their ends; return kind and data of each event. Raises NoAnswer for what is too long."""
         events = []
         for line in lines:
-            if self._in_head:
-                self._head(line.rstrip("\r"))
-            elif self.is_stream and self.status < 300:
+            if not self._in_head and self.is_stream and self.status < 300:
                 event = self._events.feed(line)
                 events += [event] if event is not None else []
             else:
-                self._taken_chars += len(line)
-                if self._taken_chars > MAX_BODY_CHARS:
-                    raise NoAnswer(f"it answered with more than {MAX_BODY_CHARS} characters")
-                self.body.append(line)
+                self._taken_chars += len(line) + 1
+                if self._in_head:
+                    self._head(line.rstrip("\r"))
+                else:
+                    self.body.append(line)
+            if max(self._taken_chars, self._events.pending_chars) > MAX_BODY_CHARS:
+                raise NoAnswer(f"it answered with more than {MAX_BODY_CHARS} characters")
         return events
 
     def problem(self) -> str | None:
@@ -52,11 +65,10 @@ class HttpReply:
             return None
         if not self.status:
             return "it answered with something that is not HTTP"
-        said = "\n".join(self.body).strip()[:SHOWN_CHARS]
-        where = f" (to {self.headers['location']})" if "location" in self.headers else ""
-        return (
-            f"it answered with HTTP status {f'{self.status} {self.reason}'.strip()}{where}{f': {said}' if said else ''}"
-        )
+        said = self.hide("\n".join(self.body)).strip()[:SHOWN_CHARS]
+        where = f" (to {self.hide(self.headers['location'])[:SHOWN_CHARS]})" if "location" in self.headers else ""
+        status = f"{self.status} {self.hide(self.reason)[:SHOWN_CHARS]}".strip()
+        return f"it answered with HTTP status {status}{where}{f': {said}' if said else ''}"
 
     def _head(self, line: str) -> None:
         if line:

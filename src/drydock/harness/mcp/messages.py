@@ -8,9 +8,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from drydock.chat.messages import clean_text
+from drydock.harness.mcp.json_strings import with_strings
+
 Message = dict[str, Any]
 
 METHOD_NOT_FOUND = -32601
+
+_SHOWN_METHOD_CHARS = 100
 
 
 def request(number: int, method: str, params: dict[str, Any]) -> Message:
@@ -27,11 +32,14 @@ def line_of(message: Message) -> str:
 
 
 def messages_in(texts: Sequence[str]) -> list[Message]:
-    """The messages among `texts`, each of which holds one, a batch of them, or none."""
+    """The messages among `texts`, each of which holds one, a batch of them, or none.
+
+    All their strings can be encoded: JSON can spell half a surrogate pair, which nothing behind this takes.
+    """
     found: list[Message] = []
     for text in texts:
         try:
-            value = json.loads(text)
+            value = with_strings(json.loads(text), clean_text)
         except (ValueError, RecursionError):
             continue
         found += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
@@ -47,4 +55,5 @@ def answer_to(asked: Message) -> Message:
         case "roots/list":
             return {**head, "result": {"roots": []}}
         case method:
-            return {**head, "error": {"code": METHOD_NOT_FOUND, "message": f"the client has no method {method!r}"}}
+            unknown = str(method)[:_SHOWN_METHOD_CHARS]
+            return {**head, "error": {"code": METHOD_NOT_FOUND, "message": f"the client has no method {unknown!r}"}}

@@ -94,7 +94,7 @@ def _offered(server: str, name: str, shown: str, tool: dict[str, Any]) -> Offere
     parameters["type"] = "object"
     parameters["properties"] = {shown_as.get(key, key): value for key, value in properties.items()}
     if isinstance(parameters.get("required"), list):
-        parameters["required"] = [shown_as.get(key, key) for key in parameters["required"]]
+        parameters["required"] = [shown_as.get(key, key) for key in parameters["required"] if isinstance(key, str)]
     size = len(json.dumps(parameters))
     if size > MAX_SCHEMA_CHARS:
         raise TaskError(

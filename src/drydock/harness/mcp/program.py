@@ -8,8 +8,10 @@ from uuid import uuid4
 
 from drydock.harness.mcp.countdown import Countdown
 from drydock.harness.mcp.failures import McpFailure, NoAnswer, ServerGone
+from drydock.harness.mcp.hiding import Hiding
 from drydock.harness.mcp.program_scripts import (
     CLOSE_GRACE_S,
+    MAX_ERROR_CHARS,
     Read,
     exchange_script,
     heredoc,
@@ -43,7 +45,7 @@ class SandboxProgram:
     """One program with its pipes; what it writes is taken by lines.
 
     command: the program and its arguments. home: its directory. prepare: a shell command to be run before. called: in
-    messages.
+    messages. hide: for what is shown of what it wrote.
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class SandboxProgram:
         home: PurePosixPath | None = None,
         prepare: str = ":",
         called: str = "it",
+        hide: Hiding = Hiding(),
     ) -> None:
         self.home = home or new_home()
         self.ended = False
         self._sandbox = sandbox
         self._called = called
+        self._hide = hide
         self._start = start_script(self.home, command, prepare)
         self._rest = bytearray()
         self._begun = False
@@ -82,7 +86,7 @@ class SandboxProgram:
             raise ProgramMissing(output.strip() or "bash")
         encoded, found, report = output.partition(":")
         if not found:
-            raise ServerGone(f"the sandbox could not talk to it: {(done.stderr or output).strip()[-500:]}")
+            raise ServerGone(f"the sandbox could not talk to it: {self._hide(done.stderr or output).strip()[-500:]}")
         self._rest += _decoded(encoded)
         return self._lines(report, countdown.limit_s)
 
@@ -106,7 +110,8 @@ class SandboxProgram:
         texts = [line.decode(errors="replace") for line in lines]
         if reason != f"{Read.UNTAKEN}" and (reason == f"{Read.DATA}" or any(line.strip() for line in texts)):
             return texts
-        evidence = _decoded(errors).decode(errors="replace").strip()
+        written = _decoded(errors).decode(errors="replace").lstrip("\N{REPLACEMENT CHARACTER}")
+        evidence = self._hide.end_of(written, MAX_ERROR_CHARS)
         shown = f"; the end of its standard error:\n{evidence}" if evidence else ""
         if reason == f"{Read.SILENT}":
             raise NoAnswer(f"it did not answer within {limit_s:g} s{shown}")

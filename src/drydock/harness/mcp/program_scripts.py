@@ -25,6 +25,9 @@ MAX_READ_BYTES = 8 * 65_536
 MAX_ERROR_CHARS = 2_000
 """Shown of standard error."""
 
+_ERROR_BYTES = 4 * MAX_ERROR_CHARS
+"""Fetched of it, to be cut when secrets are hidden."""
+
 CLOSE_GRACE_S = 1
 """How long a program may take to end after the end of its input, and again after SIGTERM, before it is killed."""
 
@@ -49,7 +52,8 @@ echo $$ >$home/pid
 keep() {{
   exec 5>&- 6>&-; trap '' TERM
   while IFS= read -r -n {MAX_ERROR_CHARS} line || [ -n "$line" ]; do
-    printf '%s\\n' "$line" >>$home/err
+    [ ${{#line}} -lt {MAX_ERROR_CHARS} ] && end='\\n' || end=
+    printf "%s$end" "$line" >>$home/err
     lines=$((lines + 1)); [ $lines -lt 100 ] || {{ mv -f $home/err $home/err.before; lines=0; }}
   done
 }}
@@ -122,7 +126,7 @@ reason=${{PIPESTATUS[0]}} code= sent=
 read -r sent <$home/sent; [ -n "$sent" ] || kill -KILL -- -$sender
 [ ! -s $home/exit ] || read -r code <$home/exit
 echo ":$reason:$sent:$code"
-[ $reason = 0 ] || cat $home/err.before $home/err 2>/dev/null | tail -c {MAX_ERROR_CHARS} | base64
+[ $reason = 0 ] || cat $home/err.before $home/err 2>/dev/null | tail -c {_ERROR_BYTES} | base64
 """
 
 

@@ -1,7 +1,6 @@
 """The MCP servers that a task lists, from their start to the last trace of them removed."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from drydock.harness.custom_tool import ToolRefused
 from drydock.harness.failures import SandboxCommandFailed
 from drydock.harness.mcp.curl import Endpoint
 from drydock.harness.mcp.failures import McpFailure
+from drydock.harness.mcp.hiding import Hiding
+from drydock.harness.mcp.json_strings import with_strings
 from drydock.harness.mcp.offered_tool import OfferedTool, offered_tools
 from drydock.harness.mcp.program import ProgramMissing
 from drydock.harness.mcp.session import McpSession
@@ -36,12 +37,14 @@ START_LIMIT_S = 30.0
 """How long a server may take from its start to its list of tools."""
 
 CLOSE_LIMIT_S = 15.0
+CANCEL_LIMIT_S = 3.0
+"""How long a closing that took longer may take to let go."""
+
+MAX_FAILURE_CHARS = 4_000
+"""Of what a server that does not start is quoted with."""
 
 SHIPPED_NAMES = frozenset(schema["function"]["name"] for schema in SCHEMAS.values())
 """No server's tool gets such a name, whether or not the agent has that tool: the SDK ends a rollout at `finish`."""
-
-HIDDEN = "[hidden]"
-_LEAST_SECRET_CHARS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class TaskServers:
     tools: tuple[OfferedTool, ...]
     _sessions: Mapping[str, McpSession]
     _sandbox: SandboxAccess
-    _secrets: tuple[str, ...]
+    _hide: Hiding
 
     async def call(self, tool: OfferedTool, arguments: dict[str, Any]) -> str:
         """Call a tool with arguments as the model wrote them; what it answered, for the model to read.
@@ -63,9 +66,9 @@ class TaskServers:
             result = await session.call(tool.tool, tool.for_the_server(arguments), self._sandbox.timeout_s)
         except McpFailure as error:
             failed = f"[the MCP server {tool.server} failed: {error}]"
-            raise ToolRefused(cut_middle(without(failed, self._secrets), limit)) from None
-        text, is_error = rendered_result(result)
-        text = cut_middle(without(text, self._secrets), limit)
+            raise ToolRefused(cut_middle(self._hide(failed), limit)) from None
+        text, is_error = rendered_result(with_strings(result, self._hide))
+        text = cut_middle(self._hide(text), limit)
         if is_error:
             raise ToolRefused(text)
         return text
@@ -87,41 +90,38 @@ async def task_servers(
     TaskError when a server does not start, does not speak the protocol or lists what cannot be offered; and
     SandboxCommandFailed.
     """
-    hidden = tuple(sorted((one for one in secrets if len(one) >= _LEAST_SECRET_CHARS), key=len, reverse=True))
+    hide = Hiding.of(secrets)
     sessions = {
-        server.name: McpSession(_transport(server, headers.get(server.name, {}), environment, sandbox))
+        server.name: McpSession(_transport(server, headers.get(server.name, {}), environment, sandbox, hide))
         for server in servers
     }
     try:
-        listed = await _start(sessions, hidden)
+        listed = await _start(sessions, hide)
         tools = offered_tools([(server.name, listed[server.name]) for server in servers], {*own_tools, *SHIPPED_NAMES})
-        yield TaskServers(tuple(tools), sessions, sandbox, hidden)
+        yield TaskServers(tuple(tools), sessions, sandbox, hide)
     finally:
         await _close(sessions)
 
 
-def without(text: str, secrets: Sequence[str]) -> str:
-    """The text with every secret hidden."""
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    return text
-
-
 def _transport(
-    server: "MCPServerConfig", headers: Mapping[str, str], environment: "BaseEnvironment", sandbox: SandboxAccess
+    server: "MCPServerConfig",
+    headers: Mapping[str, str],
+    environment: "BaseEnvironment",
+    sandbox: SandboxAccess,
+    hide: Hiding,
 ) -> McpTransport:
     if server.transport == "stdio":
         assert server.command is not None
-        return StdioTransport(sandbox, [server.command, *server.args])
+        return StdioTransport(sandbox, [server.command, *server.args], hide)
     assert server.url is not None
     kind = SseTransport if server.transport == "sse" else StreamableHttpTransport
-    return kind(Endpoint(server.url, headers), sandbox, environment)
+    return kind(Endpoint(server.url, headers), sandbox, environment, hide)
 
 
-async def _start(sessions: Mapping[str, McpSession], secrets: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+async def _start(sessions: Mapping[str, McpSession], hide: Hiding) -> dict[str, list[dict[str, Any]]]:
     """Every server's list of tools; raises the first failure when all have been tried."""
     results = await asyncio.gather(
-        *(_tools_of(name, session, secrets) for name, session in sessions.items()), return_exceptions=True
+        *(_tools_of(name, session, hide) for name, session in sessions.items()), return_exceptions=True
     )
     listed = {}
     for name, result in zip(sessions, results, strict=True):
@@ -131,19 +131,19 @@ async def _start(sessions: Mapping[str, McpSession], secrets: Sequence[str]) -> 
     return listed
 
 
-async def _tools_of(name: str, session: McpSession, secrets: Sequence[str]) -> list[dict[str, Any]]:
+async def _tools_of(name: str, session: McpSession, hide: Hiding) -> list[dict[str, Any]]:
     try:
-        tools = await session.open(START_LIMIT_S)
-        return json.loads(without(json.dumps(tools), secrets)) if secrets else tools
+        return with_strings(await session.open(START_LIMIT_S), hide)
     except ProgramMissing as error:
         raise TaskError(
             f"the MCP server {name!r} of the task cannot be used: its client needs {error} in the sandbox; add it to "
             "the task's Dockerfile"
         ) from None
     except McpFailure as error:
+        why = cut_middle(hide(str(error)), MAX_FAILURE_CHARS)
         raise TaskError(
-            f"the MCP server {name!r} of the task did not start: {without(str(error), secrets)}; mend the task's "
-            "[[environment.mcp_servers]] or what they start"
+            f"the MCP server {name!r} of the task did not start: {why}; mend the task's [[environment.mcp_servers]] or "
+            "what they start"
         ) from None
 
 
@@ -155,6 +155,8 @@ async def _close(sessions: Mapping[str, McpSession]) -> None:
     closing = asyncio.gather(*(_close_one(name, session) for name, session in sessions.items()))
     if not await settle(closing, CLOSE_LIMIT_S):
         log.warning("MCP servers could not be closed within %g s", CLOSE_LIMIT_S)
+        closing.cancel()
+        await settle(closing, CANCEL_LIMIT_S)
     if caller.cancelling() > cancellations:
         raise asyncio.CancelledError
 

@@ -2,7 +2,8 @@
 
 Of the protocol only what an agent needs: prompts, resources, sampling and elicitation are not offered to the server,
 and what it asks all the same is answered with an error, so that it does not wait. Progress and log messages are left
-out. Specification: modelcontextprotocol.io, version 2025-06-18; older ones are spoken where the server wants it.
+out. Specification: modelcontextprotocol.io, version 2025-06-18; another one is spoken where the server wants it
+(`PROTOCOL_VERSIONS`).
 """
 
 from importlib.metadata import version
@@ -19,6 +20,9 @@ PROTOCOL_VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05", "2025-11-25")
 
 MAX_TOOLS = 256
 """Of one server."""
+
+MAX_ASKED = 64
+"""What a server may ask of the client at once."""
 
 
 class McpSession:
@@ -42,7 +46,7 @@ class McpSession:
         welcome = await self._ask("initialize", hello, countdown)
         spoken = welcome.get("protocolVersion")
         if spoken not in PROTOCOL_VERSIONS:
-            raise ServerGone(f"it speaks version {spoken!r} of the protocol, not one of {', '.join(PROTOCOL_VERSIONS)}")
+            raise ServerGone(f"it speaks version '{spoken}' of the protocol, not one of {', '.join(PROTOCOL_VERSIONS)}")
         self._transport.protocol_version = spoken
         self._notes.append(notification("notifications/initialized"))
         return await self._tools(countdown)
@@ -101,12 +105,14 @@ class McpSession:
         """Send `messages`, the last of which asks, and answer what the server asks until it has answered itself."""
         incoming = await self._transport.begin(messages, countdown)
         while True:
-            answers = []
+            answers: list[Message] = []
             for message in incoming:
                 if "method" in message:
                     answers += [answer_to(message)] if "id" in message else []
                 elif message.get("id") == self._number:
                     return _result_of(message)
+            if len(answers) > MAX_ASKED or sum(len(line_of(answer)) for answer in answers) > MAX_SENT_BYTES:
+                raise ServerGone("it asks the client more at once than can be answered")
             incoming = await self._transport.go_on(answers, countdown)
 
 
@@ -114,7 +120,8 @@ def _result_of(answer: Message) -> dict[str, Any]:
     error = answer.get("error")
     if error is not None:
         code, said = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
-        raise RequestRefused(f"it answered with error {code}: {said}" if code is not None else f"{said}")
+        told = said if isinstance(said, str) else "without a message"
+        raise RequestRefused(f"it answered with error {code}: {told}" if isinstance(code, int) else told)
     result = answer.get("result")
     if not isinstance(result, dict):
         raise NoAnswer("it answered without a result")

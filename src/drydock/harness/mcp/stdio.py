@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from drydock.harness.mcp.countdown import Countdown
+from drydock.harness.mcp.hiding import Hiding
 from drydock.harness.mcp.messages import Message, line_of, messages_in
 from drydock.harness.mcp.program import SandboxProgram, written_line
 from drydock.harness.sandbox_access import SandboxAccess
@@ -11,9 +12,9 @@ from drydock.harness.sandbox_access import SandboxAccess
 class StdioTransport:
     """See McpTransport. The program runs as the agent's user in the task's working directory."""
 
-    def __init__(self, sandbox: SandboxAccess, command: Sequence[str]) -> None:
+    def __init__(self, sandbox: SandboxAccess, command: Sequence[str], hide: Hiding) -> None:
         self.protocol_version: str | None = None
-        self._program = SandboxProgram(sandbox, command)
+        self._program = SandboxProgram(sandbox, command, hide=hide)
 
     async def open(self, countdown: Countdown) -> None:
         """Nothing: the first message starts the program."""

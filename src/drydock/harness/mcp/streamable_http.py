@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from drydock.harness.mcp.countdown import Countdown
 from drydock.harness.mcp.curl import Curl, Endpoint
 from drydock.harness.mcp.failures import McpFailure, NoAnswer, ServerGone
+from drydock.harness.mcp.hiding import Hiding
 from drydock.harness.mcp.http_reply import HttpReply
 from drydock.harness.mcp.messages import Message, line_of, messages_in
 from drydock.harness.mcp.program import SandboxProgram
 from drydock.harness.mcp.program_scripts import heredoc, stop_script
-from drydock.harness.sandbox_access import SandboxAccess
+from drydock.harness.sandbox_access import CommandTimedOut, SandboxAccess
 
 if TYPE_CHECKING:
     from harbor.environments.base import BaseEnvironment
@@ -32,16 +33,19 @@ _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
 class StreamableHttpTransport:
     """See McpTransport."""
 
-    def __init__(self, endpoint: Endpoint, sandbox: SandboxAccess, environment: "BaseEnvironment") -> None:
+    def __init__(
+        self, endpoint: Endpoint, sandbox: SandboxAccess, environment: "BaseEnvironment", hide: Hiding
+    ) -> None:
         self.protocol_version: str | None = None
-        self._curl = Curl(endpoint, sandbox, environment)
+        self._curl = Curl(endpoint, sandbox, environment, hide)
+        self._hide = hide
         self._sandbox = sandbox
         self._number = 0
         self._program: SandboxProgram | None = None
-        self._reply = HttpReply()
+        self._reply = HttpReply(hide=hide)
 
     async def open(self, countdown: Countdown) -> None:
-        await self._curl.prepare()
+        await self._curl.prepare(countdown)
 
     async def begin(self, messages: Sequence[Message], countdown: Countdown) -> list[Message]:
         *notes, request = messages
@@ -61,9 +65,10 @@ class StreamableHttpTransport:
             post,
             home=home,
             called="the request",
+            hide=self._hide,
             prepare=f"{tidy}\ncat >{home}/body {heredoc(line_of(request))}",
         )
-        self._reply = HttpReply()
+        self._reply = HttpReply(hide=self._hide)
         return await self._read(countdown)
 
     async def go_on(self, answers: Sequence[Message], countdown: Countdown) -> list[Message]:
@@ -72,9 +77,10 @@ class StreamableHttpTransport:
         return await self._read(countdown)
 
     async def done(self) -> None:
-        if self._program is not None and not self._program.ended:
-            await self._program.stop(grace=False)
-        self._program = None
+        program, self._program = self._program, None
+        if program is not None and not program.ended:
+            with suppress(CommandTimedOut):  # the next request removes what is left
+                await program.stop(grace=False)
 
     async def close(self) -> None:
         farewell = shlex.join(self._curl.command("-X", "DELETE", "-o", "/dev/null", limit_s=FAREWELL_S))
@@ -90,17 +96,23 @@ class StreamableHttpTransport:
         assert program is not None
         if program.ended:
             raise NoAnswer("its reply ended without an answer")
+        gone: str | None = None
         try:
-            events = reply.feed(await program.exchange(":", countdown))
+            lines = await program.exchange(":", countdown)
         except ServerGone as error:
-            program.ended = True
-            raise NoAnswer(str(error)) from None
+            lines, gone = [], str(error)
+            if not (program.ended and reply.has_head):
+                program.ended = True
+                raise NoAnswer(gone) from None
+        events = reply.feed(lines)
         messages = messages_in([data for kind, data in events if kind == "message"])
         if program.ended:
             problem = reply.problem()
             if problem is not None:
                 raise NoAnswer(problem)
             messages += messages_in(["\n".join(reply.body)])
+            if gone is not None and not messages:
+                raise NoAnswer(gone)
         self._keep_session()
         return messages
 
