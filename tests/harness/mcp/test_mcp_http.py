@@ -2,15 +2,13 @@
 
 import asyncio
 import logging
-import shlex
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from builders.bash_environment import BashEnvironment, bash_environment
 from builders.mcp_http import answer, http, replying
-from builders.mcp_sessions import SDK_SCRIPT, Watched, called, free_port, listening, started
+from builders.mcp_sessions import Watched, called, listening, started
 from builders.sandbox_environment import build_environment
 from harbor.models.task.config import MCPServerConfig
 
@@ -194,35 +192,35 @@ async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 @pytest.mark.parametrize("transport", ["streamable-http", pytest.param("sse", marks=pytest.mark.slow)])
 async def test_headers_reach_the_server_and_nobody_else(host, transport, caplog):
     caplog.set_level(logging.DEBUG)
-    port, watched = free_port(), Watched(host)
-    serve = shlex.join([sys.executable, str(SDK_SCRIPT), transport, f"{port}", TOKEN])
-    await host.exec(
-        f"setsid {serve} >/dev/null 2>&1 & until curl -s 127.0.0.1:{port}; do sleep 0.1; done", timeout_sec=30
-    )
-    path = "sse" if transport == "sse" else "mcp"
-    url = f"http://127.0.0.1:{port}/{path}"
-    server = MCPServerConfig.model_validate({"name": "weather", "transport": transport, "url": url})
-    secrets = [TOKEN, f"Bearer {TOKEN}"]
-    with pytest.raises(TaskError) as failure:
+    watched = Watched(host)
+    async with listening(transport, TOKEN) as there:
+        server, wrong = there.server, f"Bearer {TOKEN}x"
+        with pytest.raises(TaskError) as failure:
+            async with started(host, server, headers={"weather": {"Authorization": wrong}}, secrets=[wrong]):
+                pass
+        assert "HTTP status 401" in str(failure.value)
+        assert TOKEN not in str(failure.value)
+        right = f"Bearer {TOKEN}"
+        before = await command_words(host)
         async with started(
-            host, server, headers={"weather": {"Authorization": f"Bearer {TOKEN}x"}}, secrets=[f"Bearer {TOKEN}x"]
-        ):
-            pass
-    assert "HTTP status 401" in str(failure.value)
-    assert TOKEN not in str(failure.value)
-    async with started(
-        host, server, headers={"weather": {"Authorization": f"Bearer {TOKEN}"}}, secrets=secrets
-    ) as servers:
-        assert await called(servers, "whoami") == "your token is [hidden]"
-        homes = " ".join(map(str, watched.homes))
-        files = (await host.exec(f"for home in {homes}; do stat -c %a $home/headers; done 2>/dev/null")).stdout
-        assert files == "600\n"
-        sleeping = asyncio.create_task(called(servers, "sleep", seconds=2))
-        visible: list[str] = []
-        while url not in visible:
-            assert not sleeping.done()
-            visible = ((await host.exec("cat /proc/[0-9]*/cmdline | tr '\\0\\n' '\\n '")).stdout or "").split("\n")
-        assert sum(word.count(TOKEN) for word in visible) == 1  # the server itself
-        assert await sleeping == "awake"
-    assert (await host.exec(f"ls -d {homes} 2>/dev/null")).stdout == ""
+            host, server, headers={"weather": {"Authorization": right}}, secrets=[TOKEN, right]
+        ) as servers:
+            assert await called(servers, "whoami") == "your token is [hidden]"
+            homes = " ".join(map(str, watched.homes))
+            files = (await host.exec(f"for home in {homes}; do stat -c %a $home/headers; done 2>/dev/null")).stdout
+            assert files == "600\n"
+            sleeping = asyncio.create_task(called(servers, "sleep", seconds=2))
+            visible: list[str] = []
+            while server.url not in visible:
+                assert not sleeping.done()
+                visible = await command_words(host)
+            # the server's own command line may be in sight
+            assert sum(word.count(TOKEN) for word in visible) == sum(word.count(TOKEN) for word in before)
+            assert await sleeping == "awake"
+        assert (await host.exec(f"ls -d {homes} 2>/dev/null")).stdout == ""
     assert TOKEN not in caplog.text
+
+
+async def command_words(environment: SandboxEnvironment) -> list[str]:
+    """The words of every command line that a process in the environment can read."""
+    return ((await environment.exec("cat /proc/[0-9]*/cmdline | tr '\\0\\n' '\\n '")).stdout or "").split("\n")
