@@ -158,6 +158,7 @@ def test_what_cannot_work_is_named_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 async def test_an_adapter_is_trained_on_a_service_that_is_running_and_goes_on_there(data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with EmbeddedService(tmp_path / "service") as service:

@@ -198,7 +198,11 @@ def test_the_audit_command_checks_the_files_again(finished: tuple[Path, str, int
         assert bad.end() == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM],
+    ids=lambda number: number.name,
+)
 def test_a_signal_in_the_middle_of_a_step_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     config = build_demo_run(tmp_path / "data", train_tasks=2, verifier=SLOW)
     run, state = tmp_path / "run", tmp_path / "state"

@@ -55,6 +55,7 @@ async def lose_sampler(restartable: RestartableService, client: TrainingClient, 
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_a_restarted_sampler_holds_the_adapters_that_were_loaded(
     restartable: RestartableService, client: TrainingClient, model: str
 ):
