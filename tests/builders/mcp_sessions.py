@@ -15,7 +15,7 @@ from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.models.task.config import MCPServerConfig
 
 from drydock.harness.custom_tool import ToolRefused
-from drydock.harness.mcp.servers import TaskServers, task_servers
+from drydock.harness.mcp.servers import ServerLimits, TaskServers, task_servers
 from drydock.harness.sandbox_access import SandboxAccess
 
 SCRIPT = Path(__file__).with_name("mcp_server.py")
@@ -35,10 +35,19 @@ def started(
     own_tools: Sequence[str] = ("terminal", "finish"),
     headers: Mapping[str, Mapping[str, str]] | None = None,
     secrets: Sequence[str] = (),
+    limits: ServerLimits = ServerLimits(),
 ) -> AbstractAsyncContextManager[TaskServers]:
     """`async with started(environment, server) as servers:`"""
     sandbox = SandboxAccess(environment, timeout_s=timeout_s, max_output_chars=max_output_chars)
-    return task_servers(servers, headers or {}, secrets, environment=environment, sandbox=sandbox, own_tools=own_tools)
+    return task_servers(
+        servers,
+        headers or {},
+        secrets,
+        environment=environment,
+        sandbox=sandbox,
+        own_tools=own_tools,
+        limits=limits,
+    )
 
 
 async def called(servers: TaskServers, name: str, **arguments: Any) -> str:

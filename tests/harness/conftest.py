@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from builders.bash_environment import BashEnvironment, bash_environment
 from builders.sandbox_environment import build_environment
 
 from drydock.harness.sandbox_access import SandboxAccess
@@ -28,6 +29,15 @@ async def environment(
     kind = HostEnvironment if request.param == "host" else LocalEnvironment
     dockerfile = AS_USER if request.param == "local as a user" else DOCKERFILE
     environment = build_environment(kind, tmp_path / "task", dockerfile)
+    await environment.start(force_build=False)
+    yield environment
+    await environment.stop(delete=True)
+
+
+@pytest.fixture
+async def bash(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
+    """Plain bash on this machine, for what does not depend on a sandbox."""
+    environment = bash_environment(tmp_path)
     await environment.start(force_build=False)
     yield environment
     await environment.stop(delete=True)

@@ -5,12 +5,10 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.bash_environment import BashEnvironment, bash_environment
 from builders.scripted_endpoint import ScriptedEndpoint, call, run_agent
 
 from drydock.errors import ConfigError, TaskError
@@ -23,14 +21,6 @@ REFUSED = "[An error occurred during execution.]\n\n"
 """What the SDK puts before the answer to a call that failed."""
 
 FINISH = call("finish", message="done")
-
-
-@pytest.fixture
-async def bash(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
-    environment = bash_environment(tmp_path)
-    await environment.start(force_build=False)
-    yield environment
-    await environment.stop(delete=True)
 
 
 async def test_every_tool_works_in_a_conversation(environment, tmp_path: Path):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from builders.bash_environment import BashEnvironment, bash_environment
+from builders.bash_environment import BashEnvironment
 from builders.mcp_http import answer, http, replying
 from builders.mcp_sessions import Watched, called, listening, started
 from builders.sandbox_environment import build_environment
@@ -14,19 +14,11 @@ from harbor.models.task.config import MCPServerConfig
 
 from drydock.errors import TaskError
 from drydock.harness.failures import SandboxCommandFailed
-from drydock.harness.mcp import servers as servers_module
+from drydock.harness.mcp.servers import ServerLimits
 from drydock.sandbox.environment import SandboxEnvironment
 from drydock.sandbox.host import HostEnvironment
 
 TOKEN = "sesame-open-quietly"
-
-
-@pytest.fixture
-async def bash(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
-    environment = bash_environment(tmp_path)
-    await environment.start(force_build=False)
-    yield environment
-    await environment.stop(delete=True)
 
 
 @pytest.fixture
@@ -150,9 +142,7 @@ async def test_a_stream_that_names_no_usable_address_is_the_tasks_fault(bash, wa
                 pass
 
 
-async def test_a_stream_whose_end_hangs_leaves_no_directory(bash, watched, monkeypatch):
-    monkeypatch.setattr(servers_module, "CLOSE_LIMIT_S", 0.3)
-
+async def test_a_stream_whose_end_hangs_leaves_no_directory(bash, watched):
     async def hang(script: str) -> None:
         if script.startswith("over()"):
             await asyncio.Event().wait()
@@ -161,21 +151,20 @@ async def test_a_stream_whose_end_hangs_leaves_no_directory(bash, watched, monke
     before = asyncio.all_tasks()
     async with replying(lambda _: http("", "text/event-stream", "404 No"), transport="sse", stays_s=0) as odd:
         with pytest.raises(TaskError, match="HTTP status 404 No"):
-            async with started(bash, odd):
+            async with started(bash, odd, limits=ServerLimits(close_s=0.3)):
                 pass
         assert asyncio.all_tasks() - before == set()
     assert not [home for home in watched.homes if home.exists()]
 
 
-async def test_headers_that_do_not_get_into_the_sandbox_are_not_waited_for(bash, watched, monkeypatch):
+async def test_headers_that_do_not_get_into_the_sandbox_are_not_waited_for(bash, watched):
     async def upload(source: str, target: str) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(servers_module, "START_LIMIT_S", 0.5)
     bash.upload_file = upload
     async with replying(complete) as odd, asyncio.timeout(10):
         with pytest.raises(SandboxCommandFailed, match="headers could not be put into the sandbox"):
-            async with started(bash, odd, headers={"odd": {"Authorization": TOKEN}}):
+            async with started(bash, odd, headers={"odd": {"Authorization": TOKEN}}, limits=ServerLimits(start_s=0.5)):
                 pass
 
 

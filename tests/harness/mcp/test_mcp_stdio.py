@@ -9,24 +9,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from builders.bash_environment import BashEnvironment, bash_environment
+from builders.bash_environment import BashEnvironment
 from builders.mcp_sessions import SDK_SCRIPT, Watched, called, scripted, started
 
 from drydock.errors import TaskError
 from drydock.harness.failures import SandboxCommandFailed
-from drydock.harness.mcp import servers as servers_module
+from drydock.harness.mcp.servers import ServerLimits
 
 ENDED = (
     "error: [the MCP server scripted failed: it ended with exit code 3; the end of its standard error:\nit is all over]"
 )
-
-
-@pytest.fixture
-async def bash(tmp_path: Path) -> AsyncIterator[BashEnvironment]:
-    environment = bash_environment(tmp_path)
-    await environment.start(force_build=False)
-    yield environment
-    await environment.stop(delete=True)
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +147,7 @@ async def test_a_sandbox_that_breaks_is_not_the_servers_fault(bash):
     ("server", "said"),
     [
         (scripted("db", "--start", "crash"), "ended with exit code 1; .*:\nthe database is not there"),
-        (scripted("db", "--start", "silent"), "did not answer within 1 s; .*:\nwaiting for the database"),
+        (scripted("db", "--start", "silent"), "did not answer within 3 s; .*:\nwaiting for the database"),
         (scripted("db", "--start", "old"), "speaks version '1999-01-01' of the protocol, not one of 2025-06-18"),
         (
             scripted("db", python="no-such-program"),
@@ -164,12 +156,11 @@ async def test_a_sandbox_that_breaks_is_not_the_servers_fault(bash):
         (scripted("db", python="cat"), "ended with exit code 1; .*No such file"),
     ],
 )
-async def test_a_server_that_does_not_start_is_the_tasks_fault(bash, server, said, monkeypatch):
-    monkeypatch.setattr(servers_module, "START_LIMIT_S", 1.0)
+async def test_a_server_that_does_not_start_is_the_tasks_fault(bash, server, said):
     if server.command == "cat":
         server = server.model_copy(update={"args": ["nothing"]})
     with pytest.raises(TaskError, match=rf"the MCP server 'db' of the task did not start: it (?s:{said})"):
-        async with started(bash, server):
+        async with started(bash, server, limits=ServerLimits(start_s=3 if "silent" in server.args else 20)):
             pass
 
 
@@ -229,15 +220,13 @@ async def test_a_server_that_asks_too_much_at_once_is_given_up(bash):
         assert "it asks the client more at once" in await called(servers, "long_pings", text="p" * 20_000, count=6)
 
 
-async def test_a_closing_that_hangs_is_cancelled(bash, watched, monkeypatch):
-    monkeypatch.setattr(servers_module, "CLOSE_LIMIT_S", 0.3)
-
+async def test_a_closing_that_hangs_is_cancelled(bash, watched):
     async def hang(script: str) -> None:
         if script.startswith("over()"):
             await asyncio.Event().wait()
 
     before = asyncio.all_tasks()
-    async with started(bash, scripted()):
+    async with started(bash, scripted(), limits=ServerLimits(close_s=0.3)):
         watched.after = hang
     assert asyncio.all_tasks() <= before
 

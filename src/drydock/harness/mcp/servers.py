@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-START_LIMIT_S = 30.0
-"""How long a server may take from its start to its list of tools."""
-
-CLOSE_LIMIT_S = 15.0
 CANCEL_LIMIT_S = 3.0
 """How long a closing that took longer may take to let go."""
 
@@ -45,6 +41,14 @@ MAX_FAILURE_CHARS = 4_000
 
 SHIPPED_NAMES = frozenset(schema["function"]["name"] for schema in SCHEMAS.values())
 """No server's tool gets such a name, whether or not the agent has that tool: the SDK ends a rollout at `finish`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """start_s: how long a server may take from its start to its list of tools. close_s: the closing of all of them."""
+
+    start_s: float = 30.0
+    close_s: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ async def task_servers(
     environment: "BaseEnvironment",
     sandbox: SandboxAccess,
     own_tools: Collection[str],
+    limits: ServerLimits = ServerLimits(),
 ) -> AsyncIterator[TaskServers]:
     """Start a task's servers, beside each other, and close them at the end of the block.
 
@@ -96,11 +101,11 @@ async def task_servers(
         for server in servers
     }
     try:
-        listed = await _start(sessions, hide)
+        listed = await _start(sessions, hide, limits.start_s)
         tools = offered_tools([(server.name, listed[server.name]) for server in servers], {*own_tools, *SHIPPED_NAMES})
         yield TaskServers(tuple(tools), sessions, sandbox, hide)
     finally:
-        await _close(sessions)
+        await _close(sessions, limits.close_s)
 
 
 def _transport(
@@ -118,10 +123,10 @@ def _transport(
     return kind(Endpoint(server.url, headers), sandbox, environment, hide)
 
 
-async def _start(sessions: Mapping[str, McpSession], hide: Hiding) -> dict[str, list[dict[str, Any]]]:
+async def _start(sessions: Mapping[str, McpSession], hide: Hiding, limit_s: float) -> dict[str, list[dict[str, Any]]]:
     """Every server's list of tools; raises the first failure when all have been tried."""
     results = await asyncio.gather(
-        *(_tools_of(name, session, hide) for name, session in sessions.items()), return_exceptions=True
+        *(_tools_of(name, session, hide, limit_s) for name, session in sessions.items()), return_exceptions=True
     )
     listed = {}
     for name, result in zip(sessions, results, strict=True):
@@ -131,9 +136,9 @@ async def _start(sessions: Mapping[str, McpSession], hide: Hiding) -> dict[str, 
     return listed
 
 
-async def _tools_of(name: str, session: McpSession, hide: Hiding) -> list[dict[str, Any]]:
+async def _tools_of(name: str, session: McpSession, hide: Hiding, limit_s: float) -> list[dict[str, Any]]:
     try:
-        return with_strings(await session.open(START_LIMIT_S), hide)
+        return with_strings(await session.open(limit_s), hide)
     except ProgramMissing as error:
         raise TaskError(
             f"the MCP server {name!r} of the task cannot be used: its client needs {error} in the sandbox; add it to "
@@ -147,14 +152,14 @@ async def _tools_of(name: str, session: McpSession, hide: Hiding) -> list[dict[s
         ) from None
 
 
-async def _close(sessions: Mapping[str, McpSession]) -> None:
+async def _close(sessions: Mapping[str, McpSession], limit_s: float) -> None:
     """Close every server, also while the caller is cancelled, which is then passed on."""
     caller = asyncio.current_task()
     assert caller is not None
     cancellations = caller.cancelling()
     closing = asyncio.gather(*(_close_one(name, session) for name, session in sessions.items()))
-    if not await settle(closing, CLOSE_LIMIT_S):
-        log.warning("MCP servers could not be closed within %g s", CLOSE_LIMIT_S)
+    if not await settle(closing, limit_s):
+        log.warning("MCP servers could not be closed within %g s", limit_s)
         closing.cancel()
         await settle(closing, CANCEL_LIMIT_S)
     if caller.cancelling() > cancellations:
